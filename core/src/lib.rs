@@ -1,0 +1,15 @@
+//! keyclaim
+
+pub mod codec;
+pub mod fingerprint;
+pub mod key;
+pub mod limits;
+pub mod machine;
+
+mod error;
+mod policy;
+mod token;
+
+pub use error::{Error, ErrorKind, Result};
+pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
+pub use token::{Generation, Nonce, StoreId, Token};

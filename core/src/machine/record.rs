@@ -1,0 +1,304 @@
+//! What is stored behind a key.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::fingerprint::Fingerprint;
+use crate::policy::{AfterFailure, AfterWindow, Millis, Policy};
+use crate::token::{Generation, Nonce, Token};
+
+/// Everything the store knows of one key. Whether it is in flight or complete is its [`State`].
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Record {
+    /// The intent: the token of its first attempt.
+    pub generation: Generation,
+    /// The only token whose commands are obeyed.
+    pub token: Token,
+    /// Which attempt of the generation this is, from 1.
+    pub attempt: u32,
+    /// The nonce of the claim call that won the current attempt; none after an operator command.
+    pub nonce: Option<Nonce>,
+    /// What was asked for, so that another request with the same key is told apart.
+    pub fingerprint: Fingerprint,
+    /// The settings the generation was claimed with.
+    pub policy: Policy,
+    /// When the generation began.
+    pub created_ms: Millis,
+    /// When a command last changed this record; the reaper horizon counts from here.
+    pub applied_ms: Millis,
+    /// The last numbered command, so that the same one asked again gets the same answer.
+    pub last: Option<Applied>,
+    /// The operation's name, for whoever has to finish an abandoned request.
+    pub operation: Option<String>,
+    /// The stored request, kept until complete.
+    pub request: Option<Body>,
+    /// The last recovery point.
+    pub point: Option<Point>,
+    /// The steps recorded so far, in the order they were begun.
+    pub steps: Vec<Step>,
+    /// Whether the claim itself committed writes, which alone makes a generation worth resuming.
+    pub wrote: bool,
+    /// In flight, held or complete.
+    pub state: State,
+}
+
+/// The number and digest of the last command applied for the current token.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Applied {
+    /// The owner's number of the command.
+    pub seq: u64,
+    /// What was commanded, as 16 bytes of BLAKE3.
+    pub digest: [u8; 16],
+}
+
+/// Where a record stands.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum State {
+    /// An attempt runs, or ran until its lease ended.
+    InFlight {
+        /// When the lease is over; none means it ends only by command.
+        lease_until_ms: Option<Millis>,
+        /// An operator said that the next attempt may run, whatever the abandoned policy says.
+        resumable: bool,
+    },
+    /// The outcome is not known; nobody may run it until it is resolved.
+    Held {
+        /// Why.
+        reason: HoldReason,
+    },
+    /// There is an outcome.
+    Complete {
+        /// What is answered again.
+        outcome: Outcome,
+        /// When it was completed.
+        completed_ms: Millis,
+        /// When the replay window is over.
+        window_until_ms: Millis,
+    },
+}
+
+/// Why a record is held.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[non_exhaustive]
+pub enum HoldReason {
+    /// Its owner said so.
+    Owner,
+    /// Its attempt ended having recorded nothing, and the abandoned policy is hold.
+    Abandoned,
+    /// A step is in doubt and can neither be repeated nor reconciled.
+    StepInDoubt,
+    /// The handler's steps are not those that were recorded.
+    StepsChanged,
+    /// It was tried too often.
+    TriedTooOften,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Whether it succeeded or failed; both are stored and answered again.
+    pub class: OutcomeClass,
+    /// What was answered.
+    pub response: Response,
+}
+
+/// The class of a stored outcome.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum OutcomeClass {
+    /// The request did what it asked for.
+    Success,
+    /// It did not, for good or until attempted again.
+    Failure(AfterFailure),
+}
+
+/// An answer as it goes over the wire: verbatim, headers in order with repeats.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Response {
+    /// The status, such as 201. The machine gives it no meaning.
+    pub status: u16,
+    /// Header names and values, as bytes, in order.
+    pub headers: Vec<(Blob, Blob)>,
+    /// The body.
+    pub body: Body,
+}
+
+/// A body, or what is left of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Body {
+    /// The bytes themselves.
+    Here(Blob),
+    /// The bytes are in a row of their own; an engine puts them back before it answers.
+    Apart {
+        /// Their number.
+        len: u64,
+        /// Their BLAKE3.
+        hash: [u8; 32],
+    },
+    /// The bytes were not kept; the protection is.
+    Dropped {
+        /// Their number.
+        len: u64,
+        /// Their BLAKE3.
+        hash: [u8; 32],
+        /// Why.
+        why: DropReason,
+    },
+}
+
+/// Why a body was not kept.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// It was larger than the limit.
+    TooLarge,
+    /// Its replay window is over.
+    WindowOver,
+}
+
+/// Where a later attempt resumes.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Point {
+    /// Its name.
+    pub name: String,
+    /// What the owner stored with it.
+    pub data: Blob,
+    /// How many steps it covers: an attempt that resumes here need not meet them again.
+    pub covers: u32,
+}
+
+/// An effect outside the store: its intent, and its result once that is known.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Step {
+    /// Its name, used once per generation.
+    pub name: String,
+    /// Whether it was declared safe to run again with its downstream key.
+    pub repeatable: bool,
+    /// What is known of it.
+    pub progress: StepProgress,
+}
+
+/// What is known of a step.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum StepProgress {
+    /// Begun; in doubt from `until_ms` on.
+    Begun {
+        /// The attempt that began it.
+        token: Token,
+        /// When it must have ended.
+        until_ms: Millis,
+    },
+    /// It happened.
+    Done(Blob),
+    /// It was refused for good.
+    Refused(Blob),
+}
+
+/// Bytes, encoded in one piece.
+#[derive(Clone, Default, Eq, Hash, PartialEq)]
+pub struct Blob(pub Vec<u8>);
+
+impl Record {
+    /// Whether anything was recorded that a rerun would lose: a recovery point, a step or writes.
+    pub fn has_recorded(&self) -> bool {
+        self.wrote || self.point.is_some() || !self.steps.is_empty()
+    }
+
+    /// The step whose outcome nobody has recorded, if there is one. It is always the last.
+    pub fn open_step(&self) -> Option<(&Step, Millis)> {
+        let step = self.steps.last()?;
+        match step.progress {
+            StepProgress::Begun { until_ms, .. } => Some((step, until_ms)),
+            StepProgress::Done(_) | StepProgress::Refused(_) => None,
+        }
+    }
+
+    /// When the reaper horizon of this record is over.
+    pub fn horizon_until_ms(&self) -> Millis {
+        let from_command = self.applied_ms.plus(self.policy.horizon_ms);
+        match self.state {
+            // A window that was extended moves the horizon with it: it is never the shorter one.
+            State::Complete { window_until_ms, .. } => from_command.max(window_until_ms),
+            State::InFlight { .. } | State::Held { .. } => from_command,
+        }
+    }
+
+    /// Whether a success keeps nothing but a tombstone once its window is over.
+    pub(crate) fn refuses_after_window(&self) -> bool {
+        self.policy.after_window == AfterWindow::Refuse
+    }
+}
+
+impl Body {
+    /// The number of bytes the body has or had.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Here(bytes) => bytes.0.len() as u64,
+            Self::Apart { len, .. } | Self::Dropped { len, .. } => *len,
+        }
+    }
+
+    /// Whether the body has no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same body without its bytes.
+    #[must_use]
+    pub fn dropped(&self, why: DropReason) -> Self {
+        match self {
+            Self::Here(bytes) => {
+                Self::Dropped { len: bytes.0.len() as u64, hash: *blake3::hash(&bytes.0).as_bytes(), why }
+            }
+            Self::Apart { len, hash } => Self::Dropped { len: *len, hash: *hash, why },
+            Self::Dropped { .. } => self.clone(),
+        }
+    }
+}
+
+impl From<Vec<u8>> for Blob {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<&[u8]> for Blob {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Stored bytes are customer data: a log may learn their number, never their content.
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Serialize for Blob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Blob;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Blob, E> {
+                Ok(Blob(bytes.to_vec()))
+            }
+
+            fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(bytes))
+            }
+        }
+        deserializer.deserialize_byte_buf(Visitor)
+    }
+}

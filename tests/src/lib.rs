@@ -1,0 +1,1 @@
+//! What crosses modules, processes or languages; the tests themselves are in `tests/`.
