@@ -1,8 +1,35 @@
-//! The state machine.
+//! The rules, as one plain function: no clock, no I/O, no randomness, nothing looked up.
+//!
+//! ```text
+//!                      claim                          complete
+//!           +---------> IN FLIGHT --------------------------------> COMPLETE
+//!           |            | ^  ^                                      |  |
+//!   ABSENT -+    release | |  | takeover, reattempt                  |  | window over
+//!     ^  ^               | |  +--------------------------------------+  | (claim: new generation)
+//!     |  +---------------+ |                                            |
+//!     |                    | resolve resumable                          |
+//!     |    hold, in doubt, v                                            |
+//!     |    abandoned      HELD --- complete by owner or operator -----> |
+//!     |                    | resolve absent, forget                     |
+//!     +--------------------+------------------ horizon over ------------+
+//! ```
+//!
+//! Every engine (redb, the edge's SQL rows) calls [`decide`] inside its own atomic
+//! read-decide-write step, writes the [`Changes`] and only then gives the answer. Intervals are
+//! half-open: at the instant it ends a lease, window or horizon is over. The answer never depends
+//! on whether a sweep happened to run.
 
 pub mod command;
 pub mod decision;
 pub mod record;
+
+mod bounds;
+mod claim;
+mod invariant;
+mod operator;
+mod owner;
+mod steps;
+mod sweep;
 
 pub use command::{
     Act, BeginEffect, ClaimCommand, Command, Facts, InDoubt, OperatorAct, OperatorCommand, OwnerCommand,
@@ -16,3 +43,46 @@ pub use record::{
     Applied, Blob, Body, DropReason, HoldReason, Outcome, OutcomeClass, Point, Record, Response, State, Step,
     StepProgress,
 };
+
+/// Decides one command on one key: what to answer, and what to write before answering.
+///
+/// `record` is what is stored, as it is; a finished one past its horizon counts as absent whether
+/// or not a sweep removed it. A refusal changes nothing, except that
+/// [`Refusal::StepsChanged`] leaves the record held.
+pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdict {
+    let record = record.filter(|record| !sweep::is_past(record, facts.now_ms));
+    match command {
+        Command::Claim(claim) => claim::claim(record, claim, facts),
+        Command::Owner(command) => owner::owner(record, command, facts),
+        Command::Operator(command) => operator::operator(record, command, facts),
+        Command::TakeAbandoned { nonce, attempts_max } => {
+            claim::take_abandoned(record, *nonce, *attempts_max, facts)
+        }
+        Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
+        Command::Sweep => sweep::sweep(record, facts),
+    }
+}
+
+impl Verdict {
+    fn says(answer: Answer) -> Self {
+        Self { answer: Ok(answer), changes: Changes::default() }
+    }
+
+    fn refuses(refusal: Refusal) -> Self {
+        Self { answer: Err(refusal), changes: Changes::default() }
+    }
+
+    fn puts(record: Record, answer: Result<Answer, Refusal>) -> Self {
+        let record = Change::Put(Box::new(record));
+        Self { answer, changes: Changes { record, ..Changes::default() } }
+    }
+
+    fn deletes(answer: Answer) -> Self {
+        Self { answer: Ok(answer), changes: Changes { record: Change::Delete, ..Changes::default() } }
+    }
+
+    fn taking_token(mut self) -> Self {
+        self.changes.took_token = true;
+        self
+    }
+}

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::decision::Present;
 use crate::fingerprint::Fingerprint;
-use crate::policy::{AfterFailure, AfterWindow, Millis, Policy};
+use crate::policy::{AfterFailure, Millis, Policy};
 use crate::token::{Generation, Nonce, Token};
 
 /// Everything the store knows of one key. Whether it is in flight or complete is its [`State`].
@@ -25,8 +26,10 @@ pub struct Record {
     pub policy: Policy,
     /// When the generation began.
     pub created_ms: Millis,
-    /// When a command last changed this record; the reaper horizon counts from here.
+    /// When a command last changed this record (a renewal does not); the reaper horizon counts from here.
     pub applied_ms: Millis,
+    /// When it was last reported as unfinished past its horizon; the next report is one horizon later.
+    pub reported_ms: Option<Millis>,
     /// The last numbered command, so that the same one asked again gets the same answer.
     pub last: Option<Applied>,
     /// The operation's name, for whoever has to finish an abandoned request.
@@ -215,17 +218,55 @@ impl Record {
 
     /// When the reaper horizon of this record is over.
     pub fn horizon_until_ms(&self) -> Millis {
-        let from_command = self.applied_ms.plus(self.policy.horizon_ms);
         match self.state {
             // A window that was extended moves the horizon with it: it is never the shorter one.
-            State::Complete { window_until_ms, .. } => from_command.max(window_until_ms),
-            State::InFlight { .. } | State::Held { .. } => from_command,
+            State::Complete { window_until_ms, .. } => {
+                self.applied_ms.plus(self.policy.horizon_ms).max(window_until_ms)
+            }
+            State::InFlight { .. } | State::Held { .. } => {
+                self.applied_ms.max(self.reported_ms.unwrap_or_default()).plus(self.policy.horizon_ms)
+            }
         }
     }
 
-    /// Whether a success keeps nothing but a tombstone once its window is over.
-    pub(crate) fn refuses_after_window(&self) -> bool {
-        self.policy.after_window == AfterWindow::Refuse
+    /// When this record next needs a sweep; an engine keeps it in its due index.
+    pub fn due_ms(&self) -> Millis {
+        match &self.state {
+            State::Complete { outcome, window_until_ms, .. } if outcome.outlives_window() => *window_until_ms,
+            State::Complete { .. } | State::Held { .. } => self.horizon_until_ms(),
+            // Whoever finishes abandoned requests looks at it as soon as its lease is over.
+            State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
+                (*lease_until_ms).min(self.horizon_until_ms())
+            }
+            State::InFlight { .. } => self.horizon_until_ms(),
+        }
+    }
+
+    /// Whether it carries all that is needed to finish it without its caller.
+    pub fn can_be_finished(&self) -> bool {
+        self.operation.is_some() && self.request.is_some()
+    }
+
+    /// What the key holds, for whoever was overtaken.
+    pub fn present(&self) -> Present {
+        match self.state {
+            State::InFlight { .. } => Present::InFlight(self.token),
+            State::Held { .. } => Present::Held(self.token),
+            State::Complete { .. } => Present::Complete(self.token),
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether it is a failure that the next claim may attempt again.
+    pub fn may_be_reattempted(&self) -> bool {
+        self.class == OutcomeClass::Failure(AfterFailure::Reattempt)
+    }
+
+    /// Whether a sweep has something to take from it when its window is over: a success keeps a tombstone.
+    pub(crate) fn outlives_window(&self) -> bool {
+        self.class == OutcomeClass::Success
+            && !matches!(self.response.body, Body::Dropped { why: DropReason::WindowOver, .. })
     }
 }
 
@@ -251,7 +292,7 @@ impl Body {
                 Self::Dropped { len: bytes.0.len() as u64, hash: *blake3::hash(&bytes.0).as_bytes(), why }
             }
             Self::Apart { len, hash } => Self::Dropped { len: *len, hash: *hash, why },
-            Self::Dropped { .. } => self.clone(),
+            Self::Dropped { len, hash, .. } => Self::Dropped { len: *len, hash: *hash, why },
         }
     }
 }
