@@ -1,1 +1,229 @@
-//! Bytes and values.
+//! Bytes and values: the only place that knows how a record is stored.
+//!
+//! | offset | size | meaning | since |
+//! |---|---|---|---|
+//! | 0 | 1 | version, 1 | 1 |
+//! | 1 | 1 | flags, 0 | 1 |
+//! | 2 | 16 | checksum: BLAKE3 bound to the row's place, first 16 bytes | 1 |
+//! | 18 | rest | the record: bincode 2, standard configuration | 1 |
+//!
+//! redb verifies no checksum on a normal read: of 4,000 single-bit flips in a closed file 1,010
+//! returned wrong data silently. Ours covers version, flags, the row's key and the bytes, so damage
+//! and a row in another's place are both told as `Corrupt`, never as a new key (P4).
+
+use bincode::config;
+
+use crate::limits::RECORD_LEN_MAX;
+use crate::machine::{Act, Record};
+use crate::{Error, ErrorKind, Result};
+
+const VERSION: u8 = 1;
+const FLAGS: u8 = 0;
+const CHECKSUM_LEN: usize = 16;
+const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
+
+/// The stored bytes of a record, bound to `place`: the encoded id and, in the archive, its generation.
+///
+/// Errors: `Invalid` if the record is over [`RECORD_LEN_MAX`] bytes, `Internal` if it breaks an invariant.
+pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
+    record.check().map_err(|rule| {
+        Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
+    })?;
+    let mut bytes = vec![0; HEADER_LEN];
+    bytes.extend(encode_plain(record)?);
+    if bytes.len() > RECORD_LEN_MAX {
+        return Err(Error::invalid(
+            "steps, recovery point and headers together are too large for one record; store less with the claim",
+        ));
+    }
+    let (header, payload) = bytes.split_at_mut(HEADER_LEN);
+    header[0] = VERSION;
+    header[1] = FLAGS;
+    header[2..].copy_from_slice(&checksum(place, VERSION, FLAGS, payload));
+    Ok(bytes)
+}
+
+/// The record behind stored bytes.
+///
+/// Errors: `Corrupt` if they are damaged or stand in another row's place, `Incompatible` if a newer
+/// keyclaim wrote them.
+pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
+    let corrupt = |what: &str| {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("a stored record is damaged ({what}); stop, check the store and restore it"),
+        )
+    };
+    let Some((&[version, flags, ref stored @ ..], payload)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return Err(corrupt("too short"));
+    };
+    if *stored != checksum(place, version, flags, payload) {
+        return Err(corrupt("checksum"));
+    }
+    // The checksum's own place is fixed for ever, so a version told here is one that was written.
+    if version != VERSION || flags != FLAGS {
+        return Err(Error::new(
+            ErrorKind::Incompatible,
+            format!("a record has version {version}, flags {flags}; upgrade keyclaim to read it"),
+        ));
+    }
+    let limits = config::standard().with_limit::<RECORD_LEN_MAX>();
+    let (record, read) = bincode::serde::decode_from_slice::<Record, _>(payload, limits)
+        .map_err(|error| corrupt("encoding").caused_by(error))?;
+    if read != payload.len() {
+        return Err(corrupt("trailing bytes"));
+    }
+    record.check().map_err(corrupt)?;
+    Ok(record)
+}
+
+/// 16 bytes that name what an owner said, so that the same command asked again is recognised.
+pub fn digest(act: &Act) -> Result<[u8; 16]> {
+    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 owner command digest v1");
+    hasher.update(&encode_plain(act)?);
+    Ok(first_16(&hasher))
+}
+
+fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+    bincode::serde::encode_to_vec(value, config::standard())
+        .map_err(|error| Error::new(ErrorKind::Internal, "a value could not be encoded").caused_by(error))
+}
+
+fn checksum(place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 record checksum v1");
+    hasher.update(&[version, flags]);
+    hasher.update(&(place.len() as u64).to_le_bytes());
+    hasher.update(place);
+    hasher.update(payload);
+    first_16(&hasher)
+}
+
+fn first_16(hasher: &blake3::Hasher) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::{Fingerprint, Scheme};
+    use crate::machine::{
+        Applied, Blob, Body, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
+    };
+    use crate::{Abandoned, AfterFailure, Generation, Millis, Nonce, Policy, Token};
+
+    fn record() -> Record {
+        Record {
+            generation: Generation(7),
+            token: Token(9),
+            attempt: 2,
+            nonce: Some(Nonce([3; 16])),
+            fingerprint: Fingerprint { scheme: Scheme::Json { without: vec!["/at".into()] }, hash: [5; 32] },
+            policy: Policy::new(Abandoned::Hold),
+            created_ms: Millis(1_000),
+            applied_ms: Millis(2_000),
+            reported_ms: None,
+            last: Some(Applied { seq: 4, digest: [8; 16] }),
+            operation: Some("charge".into()),
+            request: None,
+            point: Some(Point { name: "charged".into(), data: Blob(vec![1, 2]), covers: 1 }),
+            steps: vec![Step {
+                name: "charge".into(),
+                repeatable: true,
+                progress: StepProgress::Done(Blob(b"ok".to_vec())),
+            }],
+            wrote: true,
+            state: State::Complete {
+                outcome: Outcome {
+                    class: OutcomeClass::Failure(AfterFailure::Replay),
+                    response: Response {
+                        status: 500,
+                        headers: vec![(Blob(b"a".to_vec()), Blob(vec![0, 255]))],
+                        body: Body::Here(Blob(vec![0; 100])),
+                    },
+                },
+                completed_ms: Millis(2_000),
+                window_until_ms: Millis(9_000),
+            },
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        let bytes = encode(b"id", &record()).unwrap();
+        assert_eq!(decode(b"id", &bytes).unwrap(), record());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_corrupt() {
+        let bytes = encode(b"id", &record()).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(b"id", &damaged).unwrap_err().kind(), ErrorKind::Corrupt, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_shorter_or_longer_record_is_corrupt() {
+        let bytes = encode(b"id", &record()).unwrap();
+        for len in 0..bytes.len() {
+            assert_eq!(decode(b"id", &bytes[..len]).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        let longer = [&bytes[..], b"x"].concat();
+        assert_eq!(decode(b"id", &longer).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_record_in_another_rows_place_is_corrupt() {
+        let bytes = encode(b"id", &record()).unwrap();
+        assert_eq!(decode(b"di", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_newer_version_or_unknown_flag_is_incompatible() {
+        for (version, flags) in [(2, 0), (1, 1), (0, 0)] {
+            let mut bytes = encode(b"id", &record()).unwrap();
+            let sum = checksum(b"id", version, flags, &bytes[HEADER_LEN..]);
+            bytes[0] = version;
+            bytes[1] = flags;
+            bytes[2..HEADER_LEN].copy_from_slice(&sum);
+            assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Incompatible);
+        }
+    }
+
+    #[test]
+    fn a_record_that_breaks_a_rule_is_neither_written_nor_read() {
+        let mut broken = record();
+        broken.attempt = 0;
+        assert_eq!(encode(b"id", &broken).unwrap_err().kind(), ErrorKind::Internal);
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes.extend(encode_plain(&broken).unwrap());
+        let sum = checksum(b"id", VERSION, FLAGS, &bytes[HEADER_LEN..]);
+        bytes[0] = VERSION;
+        bytes[2..HEADER_LEN].copy_from_slice(&sum);
+        assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_hostile_length_allocates_nothing() {
+        let mut payload = encode_plain(&record()).unwrap();
+        // The first length in the record is that of the scheme's pointers; claim 2^60 of them.
+        let at = payload.iter().position(|&byte| byte == 1).unwrap();
+        payload.splice(at..=at, [253, 0, 0, 0, 0, 0, 0, 0, 16]);
+        let mut bytes = vec![VERSION, FLAGS];
+        bytes.extend(checksum(b"id", VERSION, FLAGS, &payload));
+        bytes.extend(payload);
+        assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_digest_tells_commands_apart() {
+        let hold = |reason| digest(&Act::Hold { reason }).unwrap();
+        use crate::machine::HoldReason::{Owner, StepInDoubt};
+        assert_eq!(hold(Owner), hold(Owner));
+        assert_ne!(hold(Owner), hold(StepInDoubt));
+        assert_ne!(digest(&Act::Release).unwrap(), digest(&Act::Abandon).unwrap());
+    }
+}

@@ -6,6 +6,8 @@ pub mod key;
 pub mod limits;
 pub mod machine;
 
+pub mod rows;
+
 mod error;
 mod policy;
 mod token;

@@ -8,10 +8,13 @@ use crate::policy::Millis;
 use crate::token::{Generation, Token};
 
 /// The answer to a claim. Every value is an answer, none an error.
+///
+/// Complete on purpose: whoever matches on it must handle every case. `W` is what a winner gets:
+/// [`Won`] from the machine, a claim object from a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Decision {
+pub enum Decision<W = Won> {
     /// You run it.
-    Won(Won),
+    Won(W),
     /// It ran; this was the answer.
     Replay(Replay),
     /// Another runs it now; ask again later.
@@ -32,6 +35,34 @@ pub enum Decision {
     },
     /// It ran, but its replay window is over and the key may not be used again yet.
     Expired,
+}
+
+impl<W> Decision<W> {
+    /// The same decision with something else in the winner's hands.
+    pub fn map_won<V>(self, give: impl FnOnce(W) -> V) -> Decision<V> {
+        match self {
+            Self::Won(won) => Decision::Won(give(won)),
+            Self::Replay(replay) => Decision::Replay(replay),
+            Self::InFlight { retry_after_ms, lease_until_ms } => {
+                Decision::InFlight { retry_after_ms, lease_until_ms }
+            }
+            Self::Mismatch => Decision::Mismatch,
+            Self::Held { reason, token } => Decision::Held { reason, token },
+            Self::Expired => Decision::Expired,
+        }
+    }
+
+    /// The decision's stable name, such as `in_flight`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Won(_) => "won",
+            Self::Replay(_) => "replay",
+            Self::InFlight { .. } => "in_flight",
+            Self::Mismatch => "mismatch",
+            Self::Held { .. } => "held",
+            Self::Expired => "expired",
+        }
+    }
 }
 
 /// A win: the right to run, as this attempt of this generation.

@@ -34,13 +34,12 @@ fn apply(record: &Record, act: &OperatorAct, facts: Facts) -> Result<Option<Reco
     let held = matches!(record.state, State::Held { .. });
     let mut next = record.clone();
     match act {
-        OperatorAct::Forget => return Ok(None),
         OperatorAct::ResolveComplete(_) | OperatorAct::ResolveAbsent | OperatorAct::ResolveResumable(_)
             if !held =>
         {
             return Err(Refusal::Invalid("only a held claim can be resolved; look it up first"));
         }
-        OperatorAct::ResolveAbsent => return Ok(None),
+        OperatorAct::Forget | OperatorAct::ResolveAbsent => return Ok(None),
         OperatorAct::ResolveComplete(outcome) => owner::complete(&mut next, outcome, facts.now_ms),
         OperatorAct::ResolveResumable(result) => {
             if let Some(result) = result {

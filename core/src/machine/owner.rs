@@ -78,43 +78,36 @@ fn may_say(state: &State, act: &Act) -> bool {
 
 fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
     let mut next = record.clone();
-    if let Act::Renew { lease_ms } = command.act {
-        return renew(next, lease_ms, facts);
-    }
     next.applied_ms = facts.now_ms;
     next.last = Some(Applied { seq: command.seq, digest: command.digest });
+    if let Act::Checkpoint { met, .. } | Act::Complete { met, .. } = command.act
+        && let Err(refusal) = may_settle(&next, met)
+    {
+        return refuse(next, refusal);
+    }
     match &command.act {
-        Act::Renew { .. } => unreachable!("a renewal has returned above"),
-        Act::Checkpoint { name, data, met } => match may_settle(&next, *met) {
-            Err(refusal) => refuse(next, refusal),
-            Ok(()) => {
-                let covers = u32::try_from(next.steps.len()).unwrap_or(u32::MAX);
-                next.point = Some(Point { name: name.clone(), data: data.clone(), covers });
-                puts(next, OwnerAnswer::Checkpointed)
-            }
-        },
+        Act::Renew { lease_ms } => renew(record.clone(), *lease_ms, facts),
+        Act::Checkpoint { name, data, .. } => {
+            let covers = u32::try_from(next.steps.len()).unwrap_or(u32::MAX);
+            next.point = Some(Point { name: name.clone(), data: data.clone(), covers });
+            puts(next, OwnerAnswer::Checkpointed)
+        }
         Act::BeginEffect(begin) => match steps::begin(&mut next, begin, facts) {
             Err(refusal) => refuse(next, refusal),
-            // A stored result is told without a write, so the command used no number either.
-            Ok(
-                answer @ (EffectAnswer::Done { .. }
-                | EffectAnswer::Refused { .. }
-                | EffectAnswer::Settling { .. }),
-            ) => says(OwnerAnswer::Effect(answer)),
-            Ok(answer @ EffectAnswer::Reconcile { .. }) => says(OwnerAnswer::Effect(answer)),
-            Ok(answer) => puts(next, OwnerAnswer::Effect(answer)),
+            Ok(answer @ (EffectAnswer::Run { .. } | EffectAnswer::Held(_))) => {
+                puts(next, OwnerAnswer::Effect(answer))
+            }
+            // What is only told is not written, so the command used no number either.
+            Ok(answer) => says(OwnerAnswer::Effect(answer)),
         },
         Act::FinishEffect { name, result } => match steps::finish(&mut next, Some(name), result) {
             Err(refusal) => refuse(next, refusal),
             Ok(()) => puts(next, OwnerAnswer::EffectFinished),
         },
-        Act::Complete { outcome, met } => match may_settle(&next, *met) {
-            Err(refusal) => refuse(next, refusal),
-            Ok(()) => {
-                complete(&mut next, outcome, facts.now_ms);
-                puts(next, OwnerAnswer::Completed)
-            }
-        },
+        Act::Complete { outcome, .. } => {
+            complete(&mut next, outcome, facts.now_ms);
+            puts(next, OwnerAnswer::Completed)
+        }
         Act::Release if next.attempt == 1 && !next.has_recorded() => {
             Verdict::deletes(Answer::Owner(OwnerAnswer::Released))
         }

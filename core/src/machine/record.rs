@@ -233,12 +233,11 @@ impl Record {
     pub fn due_ms(&self) -> Millis {
         match &self.state {
             State::Complete { outcome, window_until_ms, .. } if outcome.outlives_window() => *window_until_ms,
-            State::Complete { .. } | State::Held { .. } => self.horizon_until_ms(),
             // Whoever finishes abandoned requests looks at it as soon as its lease is over.
             State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
                 (*lease_until_ms).min(self.horizon_until_ms())
             }
-            State::InFlight { .. } => self.horizon_until_ms(),
+            State::InFlight { .. } | State::Held { .. } | State::Complete { .. } => self.horizon_until_ms(),
         }
     }
 
@@ -291,8 +290,9 @@ impl Body {
             Self::Here(bytes) => {
                 Self::Dropped { len: bytes.0.len() as u64, hash: *blake3::hash(&bytes.0).as_bytes(), why }
             }
-            Self::Apart { len, hash } => Self::Dropped { len: *len, hash: *hash, why },
-            Self::Dropped { len, hash, .. } => Self::Dropped { len: *len, hash: *hash, why },
+            Self::Apart { len, hash } | Self::Dropped { len, hash, .. } => {
+                Self::Dropped { len: *len, hash: *hash, why }
+            }
         }
     }
 }
