@@ -5,9 +5,11 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::machine::Present;
+use crate::Nonce;
+use crate::machine::{Present, Refusal};
 
 /// The result of everything in keyclaim that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -89,7 +91,8 @@ struct Inner {
     message: String,
     retry_after: Option<Duration>,
     present: Option<Present>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    nonce: Option<Nonce>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
@@ -108,6 +111,11 @@ impl Error {
         self.0.present
     }
 
+    /// What a claim that was answered [`ErrorKind::Unknown`] is to be asked again with.
+    pub fn nonce(&self) -> Option<Nonce> {
+        self.0.nonce
+    }
+
     /// The message without the kind in front of it.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -119,6 +127,7 @@ impl Error {
             message: message.into(),
             retry_after: None,
             present: None,
+            nonce: None,
             source: None,
         }))
     }
@@ -143,9 +152,42 @@ impl Error {
         error
     }
 
-    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+    #[allow(dead_code, reason = "only a store leaves a claim in doubt")]
+    pub(crate) fn to_be_asked_with(mut self, nonce: Nonce) -> Self {
+        self.0.nonce = Some(nonce);
         self
+    }
+
+    /// The same error for another caller of the same commit group.
+    #[allow(dead_code, reason = "only a store answers several callers at once")]
+    pub(crate) fn share(&self) -> Self {
+        let inner = &self.0;
+        Self(Box::new(Inner {
+            kind: inner.kind,
+            message: inner.message.clone(),
+            retry_after: inner.retry_after,
+            present: inner.present,
+            nonce: inner.nonce,
+            source: inner.source.clone(),
+        }))
+    }
+
+    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(Arc::from(source.into()));
+        self
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Fenced(present) => Self::fenced(present),
+            Refusal::Invalid(reason) => Self::invalid(reason),
+            Refusal::StepsChanged => Self::invalid(
+                "the handler's steps are not those its earlier attempt recorded, so the claim is held; \
+                 resolve it, and give a changed handler another operation or new step names",
+            ),
+        }
     }
 }
 

@@ -8,10 +8,23 @@ pub mod machine;
 
 pub mod rows;
 
+#[cfg(feature = "store")]
+pub mod store;
+
+#[cfg(feature = "store")]
+mod claim;
 mod error;
 mod policy;
+#[cfg(feature = "store")]
+mod stats;
 mod token;
 
+#[cfg(feature = "store")]
+pub use claim::Claim;
 pub use error::{Error, ErrorKind, Result};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
+#[cfg(feature = "store")]
+pub use stats::Stats;
+#[cfg(feature = "store")]
+pub use store::{ClaimRequest, ClaimWait, Options, Store};
 pub use token::{Generation, Nonce, StoreId, Token};

@@ -52,6 +52,10 @@ pub const QUEUE_LEN_DEFAULT: usize = 1_024;
 /// Most commands in one commit group. Beyond some 256 a group only adds latency: measured on redb,
 /// 128 clients reached 19 k claims/s and 512 clients 17 k with six times the p99.
 pub const GROUP_LEN_MAX: usize = 256;
+/// Most commands of one claim object waiting at once; an owner says one thing after the other.
+pub const OWNER_QUEUE_LEN_MAX: usize = 4;
+/// For how many leases the store renews a live claim: a handler that runs ten times its lease is stuck.
+pub const RENEW_LEASES_DEFAULT: u32 = 10;
 /// Default page cache in bytes (redb's own default is 1 GiB, too much for an embedded store).
 pub const CACHE_LEN_DEFAULT: usize = 64 * 1024 * 1024;
 /// Most rows that one page of a listing returns.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::key::Id;
+
 /// The fencing number of an attempt: strictly increasing per store and never issued twice.
 ///
 /// Hand it to whatever the owner writes to; a smaller number than the last seen one is stale.
@@ -70,6 +72,29 @@ impl fmt::Display for StoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// The key of one step's call to another service, as 32 hex digits: the same for every attempt of
+/// one generation, another for the next one and for another store.
+pub fn downstream_key(store: StoreId, id: &Id, generation: Generation, step: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 downstream key v1");
+    hasher.update(&store.0);
+    hasher.update(&generation.0.to_le_bytes());
+    hash_id_and_step(hasher, id, step)
+}
+
+/// Like [`downstream_key`], from the id and step alone: it survives the loss of the store, and is the
+/// same for a later generation too, so the other side must not be asked for a new intent under it.
+pub fn downstream_key_of_id(id: &Id, step: &str) -> String {
+    hash_id_and_step(blake3::Hasher::new_derive_key("keyclaim 2026 downstream key of id v1"), id, step)
+}
+
+fn hash_id_and_step(mut hasher: blake3::Hasher, id: &Id, step: &str) -> String {
+    for part in [&id.encode()[..], step.as_bytes()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().to_hex().chars().take(32).collect()
 }
 
 fn random_bytes() -> crate::Result<[u8; 16]> {

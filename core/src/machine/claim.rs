@@ -191,6 +191,7 @@ fn told(record: &Record, kind: WonKind) -> Won {
         lease_until_ms,
         point: record.point.clone(),
         steps: record.steps.clone(),
+        last_seq: record.last.map_or(0, |last| last.seq),
     }
 }
 

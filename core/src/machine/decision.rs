@@ -82,6 +82,8 @@ pub struct Won {
     pub point: Option<Point>,
     /// The steps recorded by earlier attempts, or by this one if it asked again.
     pub steps: Vec<Step>,
+    /// The number of the last command applied for this token, 0 if there was none; go on from there.
+    pub last_seq: u64,
 }
 
 /// How a claim was won.

@@ -63,6 +63,11 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
     }
 }
 
+/// Whether a record counts as absent: finished, and past its horizon, swept or not.
+pub fn is_past(record: &Record, now_ms: crate::Millis) -> bool {
+    sweep::is_past(record, now_ms)
+}
+
 impl Verdict {
     fn says(answer: Answer) -> Self {
         Self { answer: Ok(answer), changes: Changes::default() }

@@ -257,6 +257,25 @@ impl Record {
 }
 
 impl Outcome {
+    /// A success with this response.
+    pub fn success(response: Response) -> Self {
+        Self { class: OutcomeClass::Success, response }
+    }
+
+    /// A failure with this response, and what a later claim finds.
+    pub fn failure(response: Response, after: AfterFailure) -> Self {
+        Self { class: OutcomeClass::Failure(after), response }
+    }
+
+    /// The same outcome, without its body if that is over the limit: what ran stays protected.
+    #[must_use]
+    pub fn bounded(mut self, body_len_max: usize) -> Self {
+        if matches!(&self.response.body, Body::Here(bytes) if bytes.0.len() > body_len_max) {
+            self.response.body = self.response.body.dropped(DropReason::TooLarge);
+        }
+        self
+    }
+
     /// Whether it is a failure that the next claim may attempt again.
     pub fn may_be_reattempted(&self) -> bool {
         self.class == OutcomeClass::Failure(AfterFailure::Reattempt)
@@ -269,7 +288,29 @@ impl Outcome {
     }
 }
 
+impl Response {
+    /// A response with this status and body, and no headers.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: Body::Here(Blob(body.into())) }
+    }
+
+    /// Adds a header line behind those it has.
+    #[must_use]
+    pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((Blob::from(name.as_ref()), Blob::from(value.as_ref())));
+        self
+    }
+}
+
 impl Body {
+    /// The bytes, if they are here.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Here(bytes) => Some(&bytes.0),
+            Self::Apart { .. } | Self::Dropped { .. } => None,
+        }
+    }
+
     /// The number of bytes the body has or had.
     pub fn len(&self) -> u64 {
         match self {

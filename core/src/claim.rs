@@ -1,0 +1,343 @@
+//! What a winner holds: the right to run one attempt, and the means to say how it went.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::codec;
+use crate::key::Id;
+use crate::limits::OWNER_QUEUE_LEN_MAX;
+use crate::machine::{
+    Act, Answer, BeginEffect, Blob, Command, EffectAnswer, HoldReason, InDoubt, Outcome, OwnerAnswer,
+    OwnerCommand, Point, Step, StepResult, Won, WonKind,
+};
+use crate::store::{Lane, Running};
+use crate::token::downstream_key;
+use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
+
+/// A win: while it lives in this process, the store renews its lease.
+///
+/// Say how it ended: [`complete`](Self::complete), [`release`](Self::release),
+/// [`abandon`](Self::abandon) or [`hold`](Self::hold). Dropping it says nothing: only the renewals
+/// stop, and once the lease is over the abandoned policy decides.
+///
+/// Every command may be asked again with the same arguments after `Unknown`, or after its future was
+/// dropped: it is told as the same command, and applied once. On `Fenced` stop working and drop the
+/// result: another attempt owns the key.
+pub struct Claim {
+    running: Arc<Running>,
+    id: Id,
+    won: Won,
+    place: (Vec<u8>, Token),
+    said: Mutex<Said>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What this claim has said so far.
+struct Said {
+    seq: u64,
+    /// The last command whose answer nobody has seen: asked again, it keeps its number.
+    unheard: Option<(u64, [u8; 16])>,
+    /// How many recorded steps this attempt has met.
+    met: u32,
+}
+
+impl Claim {
+    pub(crate) fn begin(running: Arc<Running>, id: Id, won: Won, lease_ms: Option<Millis>) -> Self {
+        let place = (id.encode(), won.token);
+        running.keep_renewed(&id, &place, lease_ms.filter(|_| won.lease_until_ms.is_some()));
+        let said = Mutex::new(Said { seq: won.last_seq, unheard: None, met: 0 });
+        Self { running, id, won, place, said, waiting: Arc::default() }
+    }
+
+    /// The fencing number of this attempt: hand it to whatever you write to.
+    pub fn token(&self) -> Token {
+        self.won.token
+    }
+
+    /// The intent, the same for every attempt of it.
+    pub fn generation(&self) -> Generation {
+        self.won.generation
+    }
+
+    /// Which attempt of the intent this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.won.attempt
+    }
+
+    /// How it was won.
+    pub fn kind(&self) -> WonKind {
+        self.won.kind
+    }
+
+    /// When the lease it was handed out with is over; none if it ends only by command.
+    pub fn lease_until_ms(&self) -> Option<Millis> {
+        self.won.lease_until_ms
+    }
+
+    /// Where to resume: the last recovery point of the attempts before.
+    pub fn point(&self) -> Option<&Point> {
+        self.won.point.as_ref()
+    }
+
+    /// The steps that the attempts before have recorded.
+    pub fn steps(&self) -> &[Step] {
+        &self.won.steps
+    }
+
+    /// Who claimed.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Whether the store has found out that another attempt owns the key. False proves nothing.
+    pub fn is_lost(&self) -> bool {
+        self.running.shared.is_lost(&self.place)
+    }
+
+    /// A key for one step's call to another service: the same for every attempt of this intent,
+    /// another for the next.
+    pub fn downstream_key(&self, step: &str) -> String {
+        downstream_key(self.running.shared.store_id(), &self.id, self.won.generation, step)
+    }
+
+    /// Lets the lease run anew from now; with `Some` length, from now on with that one.
+    /// Returns when it is over.
+    pub fn renew(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
+        expect_renewed(self.say(Act::Renew { lease_ms: lease.map(Millis::from_duration) })?)
+    }
+
+    /// Like [`Claim::renew`], without blocking.
+    pub async fn renew_async(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
+        expect_renewed(self.say_async(Act::Renew { lease_ms: lease.map(Millis::from_duration) }).await?)
+    }
+
+    /// Records a recovery point: should this attempt die, the next one is handed it, with the steps so far.
+    pub fn checkpoint(&self, point: &str, data: &[u8]) -> Result<()> {
+        self.say(self.checkpoint_act(point, data)).map(drop)
+    }
+
+    /// Like [`Claim::checkpoint`], without blocking.
+    pub async fn checkpoint_async(&self, point: &str, data: &[u8]) -> Result<()> {
+        self.say_async(self.checkpoint_act(point, data)).await.map(drop)
+    }
+
+    /// Records the intent of a step that takes at most `limit`, or says what became of it before.
+    ///
+    /// Only [`EffectAnswer::Run`] means: call it now, with its [`downstream_key`](Self::downstream_key),
+    /// and cut it off at `until_ms`; then say how it ended with [`finish_effect`](Self::finish_effect).
+    pub fn begin_effect(&self, step: &str, limit: Duration, in_doubt: InDoubt) -> Result<EffectAnswer> {
+        let act = self.begin_act(step, limit, in_doubt);
+        self.expect_effect(self.say(act)?)
+    }
+
+    /// Like [`Claim::begin_effect`], without blocking.
+    pub async fn begin_effect_async(&self, step: &str, limit: Duration, in_doubt: InDoubt) -> Result<EffectAnswer> {
+        let act = self.begin_act(step, limit, in_doubt);
+        self.expect_effect(self.say_async(act).await?)
+    }
+
+    /// Records how a step ended.
+    pub fn finish_effect(&self, step: &str, result: StepResult) -> Result<()> {
+        let was_sent = result != StepResult::NotSent;
+        self.say(Act::FinishEffect { name: step.into(), result })?;
+        self.met_one_more(was_sent);
+        Ok(())
+    }
+
+    /// Like [`Claim::finish_effect`], without blocking.
+    pub async fn finish_effect_async(&self, step: &str, result: StepResult) -> Result<()> {
+        let was_sent = result != StepResult::NotSent;
+        self.say_async(Act::FinishEffect { name: step.into(), result }).await?;
+        self.met_one_more(was_sent);
+        Ok(())
+    }
+
+    /// Records the outcome: every later claim within the replay window is answered with it.
+    ///
+    /// *Durability*: on disk when this returns. A body over the store's limit is not kept; that the
+    /// request ran is.
+    pub fn complete(&self, outcome: &Outcome) -> Result<()> {
+        self.say(self.complete_act(outcome)).map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Like [`Claim::complete`], without blocking. Once it was polled, dropping it does not take the outcome back.
+    pub async fn complete_async(&self, outcome: &Outcome) -> Result<()> {
+        self.say_async(self.complete_act(outcome)).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Says that no effect happened: the key is new again, if this was the only attempt and nothing
+    /// was recorded. Otherwise like [`abandon`](Self::abandon).
+    pub fn release(&self) -> Result<()> {
+        self.say(Act::Release).map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Like [`Claim::release`], without blocking.
+    pub async fn release_async(&self) -> Result<()> {
+        self.say_async(Act::Release).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Says that this attempt ended without an outcome: its lease ends now, what it recorded stays,
+    /// and the abandoned policy decides what follows.
+    pub fn abandon(&self) -> Result<()> {
+        self.say(Act::Abandon).map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Like [`Claim::abandon`], without blocking.
+    pub async fn abandon_async(&self) -> Result<()> {
+        self.say_async(Act::Abandon).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Says that the outcome is not known: nobody may run it until a person resolves it, or this
+    /// owner finds out and completes it after all.
+    pub fn hold(&self) -> Result<()> {
+        self.say(Act::Hold { reason: HoldReason::Owner }).map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Like [`Claim::hold`], without blocking.
+    pub async fn hold_async(&self) -> Result<()> {
+        self.say_async(Act::Hold { reason: HoldReason::Owner }).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    fn say(&self, act: Act) -> Result<OwnerAnswer> {
+        let digest = codec::digest(&act)?;
+        let place = self.take_place()?;
+        let mut seq = 0;
+        // Numbered when it goes to the writer, so that numbers reach it in order.
+        let reply = self.running.shared.ask(Lane::Owners, &self.id, || {
+            let mut said = self.said.lock();
+            seq = said.number(&act, digest);
+            (self.command(act, digest, seq), said)
+        });
+        drop(place);
+        self.hear(seq, reply.and_then(|reply| reply.answer))
+    }
+
+    async fn say_async(&self, act: Act) -> Result<OwnerAnswer> {
+        let digest = codec::digest(&act)?;
+        let place = self.take_place()?;
+        let (seq, taker) = {
+            let mut said = self.said.lock();
+            let seq = said.number(&act, digest);
+            (seq, self.running.shared.ask_later(Lane::Owners, &self.id, self.command(act, digest, seq))?)
+        };
+        let reply = taker.await;
+        drop(place);
+        self.hear(seq, reply.map_or_else(|| Err(crate::store::lost()), |reply| reply.answer))
+    }
+
+    fn hear(&self, seq: u64, answer: Result<Answer>) -> Result<OwnerAnswer> {
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Unknown => Err(error),
+            answer => {
+                self.said.lock().heard(seq);
+                match answer? {
+                    Answer::Owner(answer) => Ok(answer),
+                    _ => Err(Error::new(ErrorKind::Internal, "an owner was given another command's answer; report it")),
+                }
+            }
+        }
+    }
+
+    fn command(&self, act: Act, digest: [u8; 16], seq: u64) -> Command {
+        Command::Owner(OwnerCommand { token: self.won.token, seq, digest, act })
+    }
+
+    /// An owner says one thing after the other; whoever pours commands into the queue is stopped.
+    fn take_place(&self) -> Result<Place> {
+        let place = Place(self.waiting.clone());
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= OWNER_QUEUE_LEN_MAX {
+            return Err(Error::busy("this claim has too many commands waiting; await them first", Duration::from_millis(50)));
+        }
+        Ok(place)
+    }
+
+    fn checkpoint_act(&self, point: &str, data: &[u8]) -> Act {
+        Act::Checkpoint { name: point.into(), data: Blob::from(data), met: self.said.lock().met }
+    }
+
+    fn begin_act(&self, step: &str, limit: Duration, in_doubt: InDoubt) -> Act {
+        let (limit_ms, met) = (Millis::from_duration(limit), self.said.lock().met);
+        Act::BeginEffect(BeginEffect { name: step.into(), limit_ms, in_doubt, met })
+    }
+
+    fn complete_act(&self, outcome: &Outcome) -> Act {
+        let outcome = outcome.clone().bounded(self.running.shared.body_len_max());
+        Act::Complete { outcome, met: self.said.lock().met }
+    }
+
+    /// The count of met steps goes on behind the place a step was found at.
+    fn expect_effect(&self, answer: OwnerAnswer) -> Result<EffectAnswer> {
+        let OwnerAnswer::Effect(answer) = answer else {
+            return Err(Error::new(ErrorKind::Internal, "a step was given another command's answer; report it"));
+        };
+        match &answer {
+            EffectAnswer::Done { place, .. } | EffectAnswer::Refused { place, .. } => {
+                self.said.lock().met = place.saturating_add(1);
+            }
+            EffectAnswer::Run { place, .. } | EffectAnswer::Reconcile { place } => self.said.lock().met = *place,
+            EffectAnswer::Settling { .. } | EffectAnswer::Held(_) => {}
+        }
+        Ok(answer)
+    }
+
+    fn met_one_more(&self, was_sent: bool) {
+        if was_sent {
+            let mut said = self.said.lock();
+            said.met = said.met.saturating_add(1);
+        }
+    }
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Claim({}, token {}, attempt {})", self.id.short_hash(), self.won.token, self.won.attempt)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.running.stop_renewing(&self.place);
+    }
+}
+
+/// A place in the owners' lane, given back when the command is answered or its future dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Said {
+    /// The number this command goes under: its old one if it is the unheard command asked again.
+    fn number(&mut self, act: &Act, digest: [u8; 16]) -> u64 {
+        if matches!(act, Act::Renew { .. }) {
+            return 0;
+        }
+        match self.unheard {
+            Some((seq, unheard)) if unheard == digest => seq,
+            _ => {
+                self.seq = self.seq.saturating_add(1);
+                self.unheard = Some((self.seq, digest));
+                self.seq
+            }
+        }
+    }
+
+    fn heard(&mut self, seq: u64) {
+        if self.unheard.is_some_and(|(unheard, _)| unheard == seq) {
+            self.unheard = None;
+        }
+    }
+}
+
+fn expect_renewed(answer: OwnerAnswer) -> Result<Option<Millis>> {
+    match answer {
+        OwnerAnswer::Renewed { lease_until_ms } => Ok(lease_until_ms),
+        _ => Err(Error::new(ErrorKind::Internal, "a renewal was given another command's answer; report it")),
+    }
+}

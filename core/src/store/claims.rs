@@ -1,0 +1,294 @@
+//! Claiming: at once, or waiting until the key is decided; blocking or async.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::queue::{Lane, Reply};
+use super::request::ClaimRequest;
+use super::shared::{LOOK_AGAIN, Shared, lost};
+use super::slot::Taker;
+use super::timer;
+use super::wait::{Bell, Ringing};
+use super::{Running, Store};
+use crate::claim::Claim;
+use crate::key::Id;
+use crate::machine::{self, Answer, Change, Command, Decision, Facts};
+use crate::rows;
+use crate::{Error, ErrorKind, Millis, Nonce, Result, Token};
+
+/// How long to wait for a key that is in flight.
+#[derive(Clone, Debug)]
+pub struct ClaimWait {
+    timeout: Duration,
+    cancel: Option<Cancel>,
+}
+
+/// Ends waits from outside, for good; clones end the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<CancelState>);
+
+#[derive(Default)]
+struct CancelState {
+    is_cancelled: AtomicBool,
+    bells: Mutex<Vec<Weak<Bell>>>,
+}
+
+impl ClaimWait {
+    /// Waits at most this long.
+    pub fn at_most(timeout: Duration) -> Self {
+        Self { timeout, cancel: None }
+    }
+
+    /// Ends early when cancelled.
+    #[must_use]
+    pub fn or_until(mut self, cancel: &Cancel) -> Self {
+        self.cancel = Some(cancel.clone());
+        self
+    }
+
+    fn is_over(&self, deadline: Instant) -> bool {
+        let is_cancelled = self.cancel.as_ref().is_some_and(|cancel| cancel.0.is_cancelled.load(Ordering::Acquire));
+        is_cancelled || timer::now() >= deadline
+    }
+
+    fn watch(&self, bell: &Arc<Bell>) {
+        if let Some(cancel) = &self.cancel {
+            let mut bells = cancel.0.bells.lock();
+            bells.retain(|bell| bell.strong_count() > 0);
+            bells.push(Arc::downgrade(bell));
+        }
+    }
+}
+
+impl Cancel {
+    /// One that has not been cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends every wait it was given to, now and from now on: they return what they last found.
+    pub fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Release);
+        let bells = std::mem::take(&mut *self.0.bells.lock());
+        bells.iter().filter_map(Weak::upgrade).for_each(|bell| bell.ring());
+    }
+}
+
+impl std::fmt::Debug for CancelState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cancelled: {}", self.is_cancelled.load(Ordering::Acquire))
+    }
+}
+
+impl Store {
+    /// Asks for the right to run. Answers at once; of all who ask with one key, one is told `Won`.
+    ///
+    /// *Durability*: a win is on disk when this returns. *Errors*: `Invalid` (nothing happened),
+    /// `Busy` (the queue is full; ask again), `Unknown` (reopen, then ask again with the error's
+    /// [`nonce`](Error::nonce)), `Closed`, `Poisoned`, `Corrupt`. There is no error on which the
+    /// request may be run anyway.
+    pub fn claim(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        let mut asking = self.asking(request)?;
+        loop {
+            if let Some(decision) = asking.look()? {
+                return Ok(decision);
+            }
+            let reply = self.running.shared.ask(Lane::Claims, request.id(), || (Command::Claim(asking.command.clone()), ()));
+            if let Some(decision) = asking.hear(reply)? {
+                return Ok(decision);
+            }
+        }
+    }
+
+    /// Like [`Store::claim`], without blocking the thread it is polled on, on any runtime.
+    ///
+    /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
+    pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        let mut asking = self.asking(request)?;
+        loop {
+            if let Some(decision) = asking.look()? {
+                return Ok(decision);
+            }
+            let shared = &self.running.shared;
+            let command = Command::Claim(asking.command.clone());
+            let reply = match shared.ask_later(Lane::Claims, request.id(), command) {
+                Ok(taker) => Told { shared, id: request.id(), taker }.await,
+                Err(error) => Err(error),
+            };
+            if let Some(decision) = asking.hear(reply)? {
+                return Ok(decision);
+            }
+        }
+    }
+
+    /// Like [`Store::claim`], but waits while the key is in flight: until it is complete, released,
+    /// held, or its lease is over. When the wait is over first, the answer is the last `InFlight`.
+    pub fn claim_wait(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+        let shared = &self.running.shared;
+        let deadline = timer::after(wait.timeout);
+        let request = request.clone().nonce(own_nonce(request)?);
+        loop {
+            // The place is taken before asking: what is decided in between rings.
+            let ticket = shared.waiters.join(request.id().encode());
+            wait.watch(ticket.bell());
+            match self.claim(&request)? {
+                Decision::InFlight { lease_until_ms, .. } if !wait.is_over(deadline) => {
+                    ticket.bell().wait_until(shared.look_again_at(lease_until_ms).min(deadline));
+                }
+                decision => return Ok(decision),
+            }
+        }
+    }
+
+    /// Like [`Store::claim_wait`], without blocking the thread it is polled on, on any runtime.
+    pub async fn claim_wait_async(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+        let shared = &self.running.shared;
+        let deadline = timer::after(wait.timeout);
+        let request = request.clone().nonce(own_nonce(request)?);
+        loop {
+            let ticket = shared.waiters.join(request.id().encode());
+            wait.watch(ticket.bell());
+            match self.claim_async(&request).await? {
+                Decision::InFlight { lease_until_ms, .. } if !wait.is_over(deadline) => {
+                    shared.ring_at(shared.look_again_at(lease_until_ms).min(deadline), ticket.bell());
+                    Ringing(ticket.bell().clone()).await;
+                }
+                decision => return Ok(decision),
+            }
+        }
+    }
+
+    fn asking<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Result<Asking<'a>> {
+        let shared = &self.running.shared;
+        shared.engine.check()?;
+        if request.id().key().as_bytes().len() > shared.options.key_len_max {
+            return Err(Error::invalid(format!("the key has over {} bytes; mint a shorter one", shared.options.key_len_max)));
+        }
+        if request.stored_len() > shared.options.body_len_max {
+            return Err(Error::invalid("the request to store is over the body limit; raise the limit or store less of it"));
+        }
+        let command = request.command(own_nonce(request)?, shared.options.policy)?;
+        Ok(Asking { running: &self.running, request, id: request.id().encode(), command })
+    }
+}
+
+/// One call of claim, from its first look to its answer.
+struct Asking<'a> {
+    running: &'a Arc<Running>,
+    request: &'a ClaimRequest<'a>,
+    id: Vec<u8>,
+    command: machine::ClaimCommand,
+}
+
+impl Asking<'_> {
+    /// The fast path: what a short snapshot decides without writing. A possible win goes to the
+    /// writer, which decides anew.
+    fn look(&mut self) -> Result<Option<Decision<Claim>>> {
+        // Ends: the second scheme is the record's own. Should the record change meanwhile, the writer decides.
+        for _ in 0..2 {
+            let shared = &self.running.shared;
+            let (id, command) = (&self.id, Command::Claim(self.command.clone()));
+            let answer = shared.engine.read(|rows| {
+                let Some(record) = rows::load(rows, id)? else { return Ok(None) };
+                // Read after the snapshot was taken, so that no record in it is from a later instant.
+                let facts = Facts { now_ms: shared.now_ms(), next_token: Token(u64::MAX), owner_lives_here: false };
+                let verdict = machine::decide(Some(&record), &command, facts);
+                match (verdict.answer, verdict.changes.record) {
+                    (Ok(Answer::Decision(Decision::Won(_))), _) | (_, Change::Put(_) | Change::Delete) => Ok(None),
+                    (Ok(mut answer), Change::Keep) => {
+                        rows::fill(rows, id, &mut answer)?;
+                        Ok(Some(answer))
+                    }
+                    (Err(refusal), Change::Keep) => Err(refusal.into()),
+                }
+            })?;
+            match answer {
+                None => return Ok(None),
+                Some(Answer::OtherScheme(scheme)) => {
+                    if let Some(mismatch) = self.change_scheme(&scheme) {
+                        shared.stats.decision(&mismatch);
+                        return Ok(Some(mismatch.map_won(|_| unreachable!("a mismatch is no win"))));
+                    }
+                }
+                Some(Answer::Decision(decision)) => {
+                    shared.stats.decision(&decision);
+                    return Ok(Some(self.give(decision)));
+                }
+                Some(_) => return Err(other_answer()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the writer said; none if it is to be asked again under another scheme.
+    fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Decision<Claim>>> {
+        match reply.and_then(|reply| reply.answer) {
+            Ok(Answer::Decision(decision)) => Ok(Some(self.give(decision))),
+            Ok(Answer::OtherScheme(scheme)) => Ok(self.change_scheme(&scheme).map(|mismatch| self.give(mismatch))),
+            Ok(_) => Err(other_answer()),
+            Err(error) if error.kind() == ErrorKind::Unknown => Err(error.to_be_asked_with(self.command.nonce)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Words the claim under a record's scheme; a mismatch if it cannot be, as then it is another request.
+    fn change_scheme(&mut self, scheme: &crate::fingerprint::Scheme) -> Option<Decision> {
+        match self.request.under(scheme) {
+            Some(fingerprint) => {
+                self.command.fingerprint = fingerprint;
+                None
+            }
+            None => Some(Decision::Mismatch),
+        }
+    }
+
+    fn give(&self, decision: Decision) -> Decision<Claim> {
+        let lease_ms = self.command.policy.lease_ms;
+        decision.map_won(|won| Claim::begin(self.running.clone(), self.request.id().clone(), won, lease_ms))
+    }
+}
+
+/// A claim on its way to the writer. Whoever stops waiting for it leaves no win behind.
+struct Told<'a> {
+    shared: &'a Shared,
+    id: &'a Id,
+    taker: Taker<Reply>,
+}
+
+impl Future for Told<'_> {
+    type Output = Result<Reply>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<Reply>> {
+        std::pin::Pin::new(&mut self.taker).poll(context).map(|reply| reply.ok_or_else(lost))
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if let Some(Reply { untold: Some(untold), .. }) = self.taker.renounce() {
+            self.shared.let_go(self.id.clone(), untold);
+        }
+    }
+}
+
+impl Shared {
+    /// When a waiter looks again by itself: at the end of the lease, or soon.
+    fn look_again_at(&self, lease_until_ms: Option<Millis>) -> Instant {
+        let rest = lease_until_ms.map(|until_ms| until_ms.since(self.now_ms()).to_duration());
+        timer::after(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
+    }
+}
+
+fn own_nonce(request: &ClaimRequest<'_>) -> Result<Nonce> {
+    request.nonce.map_or_else(Nonce::random, Ok)
+}
+
+fn other_answer() -> Error {
+    Error::new(ErrorKind::Internal, "a claim was given another command's answer; report it")
+}

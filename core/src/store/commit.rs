@@ -1,0 +1,292 @@
+//! Group commit: many commands, one transaction, one sync, then the answers.
+//!
+//! ```text
+//! take a group -> begin -> now -> decide each, write its rows -> commit, sync -> is it still our file? -> answer
+//! ```
+//!
+//! No timer: the next group forms while the last sync runs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::engine::{Open, poisoned};
+use super::meta::{self, Now};
+use super::queue::{Job, Lane, Reply};
+use super::shared::Shared;
+use super::slot::slot;
+use super::tables::{META, WriteRows};
+use crate::codec;
+use crate::machine::{self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, WonKind};
+use crate::rows::{self, Write};
+use crate::store::fault::before_commit;
+use crate::{Error, ErrorKind, Millis, Result, Token};
+
+/// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
+pub(super) struct Writer {
+    /// The highest token ever handed out by this process; never goes back, also when a group is given up.
+    token_high: Token,
+}
+
+/// One command of a group.
+struct Ask<'a> {
+    id: Vec<u8>,
+    command: &'a Command,
+}
+
+/// What became of it.
+struct Decided {
+    answer: Result<Answer>,
+    writes: Vec<Write>,
+    untold: Option<Command>,
+    took_token: bool,
+}
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        Self { token_high: Token(0) }
+    }
+
+    /// Serves a group to its end: every giver has given when this returns.
+    pub(super) fn serve(&mut self, shared: &Shared, group: Vec<Job>) {
+        let asks: Vec<_> = group.iter().map(|job| Ask { id: job.id.encode(), command: &job.command }).collect();
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            let mut decided = self.commit_group(shared, &asks);
+            self.renew_late_wins(shared, &asks, &mut decided);
+            decided
+        }));
+        let decided = decided.unwrap_or_else(|_| {
+            // Not a command's own panic, those are caught one by one: nobody knows what was written.
+            shared.engine.poison("the writer panicked");
+            let unknown = || Decided::failed(Error::new(ErrorKind::Unknown, "keyclaim failed inside a commit; reopen the store and ask again"));
+            asks.iter().map(|_| unknown()).collect()
+        });
+        let ids: Vec<_> = asks.into_iter().map(|ask| ask.id).collect();
+        let written: Vec<bool> = decided.iter().map(|decided| !decided.writes.is_empty()).collect();
+        for ((job, decided), id) in group.into_iter().zip(decided).zip(&ids) {
+            answer(shared, job, decided, id);
+        }
+        // After the answers: whoever waits asks anew, and finds what was just made durable.
+        ids.iter().zip(written).filter(|(_, written)| *written).for_each(|(id, _)| shared.waiters.ring(id));
+    }
+
+    /// Decides and commits, dropping from the group whatever cannot be written.
+    fn commit_group(&mut self, shared: &Shared, asks: &[Ask<'_>]) -> Vec<Decided> {
+        let mut refused: Vec<Option<Error>> = asks.iter().map(|_| None).collect();
+        // Ends: every round but the last refuses one more command of the group.
+        loop {
+            match self.try_group(shared, asks, &refused) {
+                Ok(decided) => return decided,
+                Err(GroupFault::Put { at, error }) if error.kind() != ErrorKind::Poisoned => {
+                    if let Some(slot) = refused.get_mut(at) {
+                        *slot = Some(error);
+                    }
+                }
+                Err(GroupFault::Put { error, .. } | GroupFault::All(error)) => {
+                    shared.engine.poison_if_failed(&error);
+                    return asks.iter().map(|_| Decided::failed(error.share())).collect();
+                }
+            }
+        }
+    }
+
+    fn try_group(
+        &mut self,
+        shared: &Shared,
+        asks: &[Ask<'_>],
+        refused: &[Option<Error>],
+    ) -> std::result::Result<Vec<Decided>, GroupFault> {
+        let guard = shared.engine.open()?;
+        let open = guard.as_ref().ok_or_else(poisoned)?;
+        let txn = open.durable.begin(&open.db)?;
+        // Read after the transaction began, and once: all of a group happens at one instant (P6).
+        let now_ms = shared.now_ms();
+        let decided = (|| {
+            let mut meta = txn.open_table(META).map_err(before_commit)?;
+            let mut token = meta::read(&meta)?.token.max(self.token_high);
+            let mut rows = WriteRows::open(&txn)?;
+            let mut all = Vec::with_capacity(asks.len());
+            for (at, (ask, refused)) in asks.iter().zip(refused).enumerate() {
+                let decided = match refused {
+                    Some(error) => Decided::failed(error.share()),
+                    None => decide(shared, &rows, ask, now_ms, token.next()),
+                };
+                put(&mut rows, &decided.writes).map_err(|error| GroupFault::Put { at, error })?;
+                if decided.took_token {
+                    token = token.next();
+                    self.token_high = token;
+                }
+                all.push(decided);
+            }
+            if all.iter().any(|decided| !decided.writes.is_empty()) {
+                meta::write(&mut meta, Now { token, time: shared.saved_time() })?;
+            }
+            Ok(all)
+        })();
+        match decided {
+            Ok(mut decided) if decided.iter().any(|decided| !decided.writes.is_empty()) => {
+                shared.stats.group(asks.len());
+                // P2: nothing below is answered before this has returned.
+                if let Err(error) = commit(open, txn) {
+                    shared.engine.poison_if_failed(&error);
+                    decided.iter_mut().for_each(|decided| *decided = Decided::failed(error.share()));
+                }
+                Ok(decided)
+            }
+            Ok(decided) => {
+                open.durable.abort(txn)?;
+                Ok(decided)
+            }
+            Err(fault) => {
+                // Ended by an explicit abort: a transaction merely dropped turns quick-repair off.
+                open.durable.abort(txn)?;
+                Err(fault)
+            }
+        }
+    }
+
+    /// A commit that took long has eaten into the leases it granted: those are renewed before they
+    /// are handed out.
+    fn renew_late_wins(&mut self, shared: &Shared, asks: &[Ask<'_>], decided: &mut [Decided]) {
+        let now_ms = shared.now_ms();
+        let late: Vec<(usize, Command)> = decided
+            .iter()
+            .enumerate()
+            .filter_map(|(at, decided)| {
+                let Ok(Answer::Decision(Decision::Won(won))) = &decided.answer else { return None };
+                let (until_ms, lease_ms) = (won.lease_until_ms?, lease_ms(asks.get(at)?.command)?);
+                (until_ms.since(now_ms).0 < lease_ms.0 / 2).then(|| (at, renewal(won.token)))
+            })
+            .collect();
+        if late.is_empty() {
+            return;
+        }
+        let ids = late.iter().filter_map(|(at, _)| asks.get(*at)).map(|ask| ask.id.clone());
+        let renewals: Vec<_> = late.iter().zip(ids).map(|((_, command), id)| Ask { id, command }).collect();
+        let renewed = self.commit_group(shared, &renewals);
+        for ((at, _), renewed) in late.iter().zip(renewed) {
+            let Some(decided) = decided.get_mut(*at) else { continue };
+            match (renewed.answer, &mut decided.answer) {
+                (Ok(Answer::Owner(OwnerAnswer::Renewed { lease_until_ms })), Ok(Answer::Decision(Decision::Won(won)))) => {
+                    won.lease_until_ms = lease_until_ms;
+                }
+                (Err(error), answer) => *answer = Err(error),
+                (Ok(_), _) => {}
+            }
+        }
+    }
+}
+
+/// A plain renewal, as the store sends it for a live claim.
+pub(super) fn renewal(token: Token) -> Command {
+    Command::Owner(OwnerCommand { token, seq: 0, digest: [0; 16], act: Act::Renew { lease_ms: None } })
+}
+
+/// Why a whole group was given up; nothing of it happened.
+enum GroupFault {
+    /// The rows of one command could not be written.
+    Put { at: usize, error: Error },
+    /// It concerns all.
+    All(Error),
+}
+
+impl From<Error> for GroupFault {
+    fn from(error: Error) -> Self {
+        Self::All(error)
+    }
+}
+
+impl Decided {
+    fn failed(error: Error) -> Self {
+        Self { answer: Err(error), writes: Vec::new(), untold: None, took_token: false }
+    }
+}
+
+/// Decides one command against the open transaction; writes nothing. An error or panic in here
+/// fails this command only.
+fn decide(shared: &Shared, rows: &WriteRows<'_>, ask: &Ask<'_>, now_ms: Millis, next_token: Token) -> Decided {
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        shared.options.maybe_panic();
+        let before = rows::load(rows, &ask.id)?;
+        let owner_lives_here =
+            before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
+        let facts = Facts { now_ms, next_token, owner_lives_here };
+        let verdict = machine::decide(before.as_ref(), ask.command, facts);
+        let mut answer = verdict.answer.map_err(Error::from);
+        if let Ok(answer) = &mut answer {
+            rows::fill(rows, &ask.id, answer)?;
+        }
+        let untold = match &answer {
+            Ok(Answer::Decision(Decision::Won(won))) if won.kind != WonKind::Again => Some(Command::Untold {
+                token: won.token,
+                before: before.clone().filter(|_| won.kind == WonKind::Takeover).map(Box::new),
+            }),
+            _ => None,
+        };
+        let took_token = verdict.changes.took_token;
+        let writes = rows::plan(&ask.id, before.as_ref(), verdict.changes)?;
+        Ok(Decided { answer, writes, untold, took_token })
+    }));
+    match decided {
+        Ok(Ok(decided)) => decided,
+        Ok(Err(error)) => {
+            shared.engine.poison_if_failed(&error);
+            Decided::failed(error)
+        }
+        Err(_) => Decided::failed(Error::new(
+            ErrorKind::Internal,
+            "a bug in keyclaim stopped this command before it changed anything; report it",
+        )),
+    }
+}
+
+/// Writes the rows of one command. From its first row on, a panic leaves nobody knowing what was
+/// written, so it is the store's failure and not the command's.
+fn put(rows: &mut WriteRows<'_>, writes: &[Write]) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(|| rows::apply(rows, writes)))
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "writing a row failed; reopen the store")))
+}
+
+fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {
+    open.durable.commit(txn)?;
+    // A file that was unlinked or replaced takes commits as before, and nobody will ever find them.
+    open.file.check_identity().map_err(|error| {
+        Error::new(ErrorKind::Unknown, "the store's file is no longer at its path; find out who replaced it, then reopen the store")
+            .caused_by(error)
+    })
+}
+
+/// Gives the answer. If nobody is left to be told of a win, it is let go of by a command of its own.
+fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
+    shared.stats.answer(&job.command, &decided.answer);
+    super::log::answer(&job.id, &job.command, &decided.answer);
+    if let (Command::Owner(command), Err(error)) = (&job.command, &decided.answer)
+        && error.kind() == ErrorKind::Fenced
+    {
+        shared.live.lose(&(id.to_vec(), command.token));
+    }
+    let reply = Reply { answer: decided.answer, untold: decided.untold };
+    if let Some(Reply { untold: Some(untold), .. }) = job.giver.give(reply) {
+        shared.let_go(job.id, untold);
+    }
+}
+
+fn lease_ms(command: &Command) -> Option<Millis> {
+    match command {
+        Command::Claim(claim) => claim.policy.lease_ms,
+        _ => None,
+    }
+}
+
+impl Shared {
+    /// Sends the command that undoes a win nobody was told of. It needs no answer.
+    pub(super) fn let_go(&self, id: crate::key::Id, untold: Command) {
+        let (giver, taker) = slot();
+        drop(taker);
+        // Refused only if the store is closing; the lease then ends the claim.
+        drop(self.queue.push(Lane::Owners, Job { id, command: untold, giver }));
+    }
+}
+
+/// The digest of what an owner says; see [`codec::digest`].
+pub(super) fn digest(act: &Act) -> Result<[u8; 16]> {
+    codec::digest(act)
+}

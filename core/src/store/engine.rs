@@ -1,0 +1,152 @@
+//! The open database and its health: healthy, poisoned or closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use redb::ReadableDatabase;
+
+use super::backend::{Counts, FileState};
+use super::durable::Durable;
+use super::fault::before_commit;
+use super::file::{self, Handle};
+use super::meta::{self, Now};
+use super::queue::closed;
+use super::tables::{self, ReadRows};
+use crate::clock::Saved;
+use crate::{Error, ErrorKind, Result, StoreId, Token};
+
+/// What a store's file holds at its beginning, and how it is recognised.
+pub(super) struct StoreFormat {
+    pub(super) new_id: StoreId,
+    pub(super) time: Saved,
+}
+
+impl file::Format for StoreFormat {
+    type Found = StoreId;
+
+    fn begin(&self, txn: &redb::WriteTransaction) -> Result<()> {
+        tables::create_all(txn)?;
+        meta::create(txn, self.new_id, Now { token: Token(0), time: self.time })
+    }
+
+    fn recognise(&self, db: &redb::Database) -> Result<StoreId> {
+        meta::check(db)
+    }
+}
+
+/// An open database.
+pub(super) struct Open {
+    pub(super) db: Handle,
+    pub(super) file: Arc<FileState>,
+    pub(super) durable: Durable,
+}
+
+pub(super) struct Engine {
+    open: RwLock<Option<Open>>,
+    health: AtomicU8,
+    opener_pid: u32,
+}
+
+const HEALTHY: u8 = 0;
+const POISONED: u8 = 1;
+const CLOSED: u8 = 2;
+
+impl Engine {
+    pub(super) fn new(open: Open) -> Self {
+        Self { open: RwLock::new(Some(open)), health: AtomicU8::new(HEALTHY), opener_pid: std::process::id() }
+    }
+
+    /// Whether this process only inherited the store from its parent. Asked before any lock is
+    /// touched: another thread of the parent may have held it at the fork.
+    pub(super) fn is_inherited(&self) -> bool {
+        std::process::id() != self.opener_pid
+    }
+
+    /// Whether commands can be served.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                "the store was opened before this process was forked; open it in this process",
+            ));
+        }
+        match self.health.load(Ordering::Acquire) {
+            HEALTHY => Ok(()),
+            POISONED => Err(poisoned()),
+            _ => Err(closed()),
+        }
+    }
+
+    /// The open database, kept open as long as the guard lives.
+    pub(super) fn open(&self) -> Result<RwLockReadGuard<'_, Option<Open>>> {
+        self.check()?;
+        let guard = self.open.read();
+        // Reopening may have failed between the check and the lock.
+        if guard.is_none() { Err(poisoned()) } else { Ok(guard) }
+    }
+
+    /// One short snapshot, never handed out. An I/O error poisons, since it latches redb.
+    pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
+        let guard = self.open()?;
+        let open = guard.as_ref().ok_or_else(poisoned)?;
+        let result = open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows));
+        if let Err(error) = &result {
+            self.poison_if_failed(error);
+        }
+        result
+    }
+
+    /// Poisons the store if this error is of the medium; whatever else went wrong concerns one command.
+    pub(super) fn poison_if_failed(&self, error: &Error) {
+        if matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Unknown) {
+            self.poison(error.message());
+        }
+    }
+
+    pub(super) fn poison(&self, why: &str) {
+        let was = self.health.compare_exchange(HEALTHY, POISONED, Ordering::AcqRel, Ordering::Acquire);
+        if was.is_ok() {
+            tracing::error!(target: "keyclaim", why, "store poisoned; reopen it");
+        }
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.health.load(Ordering::Acquire) == POISONED
+    }
+
+    /// Closes the database and opens it again by `open`. On failure the store stays poisoned, and
+    /// reopening can be tried again.
+    pub(super) fn reopen(&self, open: impl FnOnce() -> Result<Open>) -> Result<()> {
+        let mut guard = self.open.write();
+        if self.health.load(Ordering::Acquire) == CLOSED {
+            return Err(closed());
+        }
+        self.health.store(POISONED, Ordering::Release);
+        // Closed first: the lock on the file would refuse us. What redb says on closing a latched
+        // database is about the fault that poisoned it, and the next opening finds out for itself.
+        drop(guard.take());
+        *guard = Some(open()?);
+        self.health.store(HEALTHY, Ordering::Release);
+        Ok(())
+    }
+
+    /// Closes for good; the error is redb's, should its last commit fail.
+    pub(super) fn close(&self) -> Result<()> {
+        self.health.store(CLOSED, Ordering::Release);
+        match self.open.write().take() {
+            Some(open) => open.db.close(),
+            None => Ok(()),
+        }
+    }
+
+    /// What was done to the file since it was opened.
+    pub(super) fn counts(&self) -> Result<Counts> {
+        let guard = self.open()?;
+        Ok(guard.as_ref().ok_or_else(poisoned)?.file.counts())
+    }
+}
+
+pub(super) fn poisoned() -> Error {
+    Error::new(ErrorKind::Poisoned, "the store's file failed; reopen the store, then ask again what was answered Unknown")
+}

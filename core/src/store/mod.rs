@@ -1,0 +1,275 @@
+//! The embedded store: one file, one process, many threads and tasks.
+//!
+//! What is guaranteed: of all claims on one key, decided by their own write transactions, one wins;
+//! an answer that was given survives a power cut; a store in doubt says so. What this layer adds to
+//! the [`machine`](crate::machine) is atomicity, durability and waiting; it decides nothing itself.
+//!
+//! A store starts two threads when it is opened, the writer and the timer, and joins both when it is
+//! closed. The guarantee holds for one file: two hosts with a store each are two winners.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+pub(crate) mod backend;
+pub(crate) mod clock;
+mod claims;
+mod commit;
+mod create;
+mod durable;
+mod engine;
+pub(crate) mod fault;
+pub(crate) mod file;
+mod holder;
+#[cfg(any(test, feature = "testing"))]
+pub mod inject;
+mod inspect;
+mod journal;
+mod live;
+mod log;
+mod meta;
+mod operator;
+mod options;
+mod queue;
+mod request;
+mod shared;
+mod slot;
+mod tables;
+mod timer;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+pub use clock::SystemClock;
+pub use claims::{Cancel, ClaimWait};
+pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
+pub use options::Options;
+pub use request::ClaimRequest;
+
+pub(crate) use queue::Lane;
+pub(crate) use shared::{Shared, lost};
+
+use crate::clock::{Clock, StoreTime};
+use crate::stats::Stats;
+use crate::{Error, ErrorKind, Millis, Result, StoreId};
+use commit::Writer;
+use engine::{Engine, Open, StoreFormat};
+
+/// An open store. Clones are handles on the same one; the last handle or claim to go closes it.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) running: Arc<Running>,
+}
+
+/// The threads of an open store, ended when the last handle goes.
+pub(crate) struct Running {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    path: Option<std::path::PathBuf>,
+}
+
+impl Store {
+    /// Opens the store at this path, or makes it if there is no file.
+    ///
+    /// A new store appears whole or not at all, with mode 0600. A failed opening changes nothing.
+    ///
+    /// Errors: `Invalid` (a folder, no such folder, no permission), `Busy` (another process has it
+    /// open, named in the message; see [`Options::open_wait`]), `Incompatible` (no store, or of
+    /// another format), `Corrupt`, `Poisoned` (the disk failed or is full).
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (format, reading) = new_format(&clock, &options)?;
+        let opened = file::open_wait(&path, &options.file(true), &format, options.wait)?;
+        let id = opened.found;
+        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        // Later openings, of this process too, find it by the same absolute path.
+        let path = open.file.path().map_or(path, Path::to_path_buf);
+        Self::start(open, id, options, clock, reading, Some(path))
+    }
+
+    /// A store that lives in memory and ends with its last handle: the same engine without a file.
+    pub fn in_memory(options: Options) -> Result<Self> {
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (format, reading) = new_format(&clock, &options)?;
+        let opened = file::in_memory(&options.file(true), &format)?;
+        let id = opened.found;
+        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        Self::start(open, id, options, clock, reading, None)
+    }
+
+    fn start(
+        open: Open,
+        id: StoreId,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        reading: crate::clock::Reading,
+        path: Option<std::path::PathBuf>,
+    ) -> Result<Self> {
+        let saved = read_now(&open)?.time;
+        let time = StoreTime::resume(Some(saved), reading, options.reboot_gap_max_ms);
+        let (sender, messages) = crossbeam_channel::unbounded();
+        let shared = Arc::new(Shared {
+            engine: Engine::new(open),
+            writer: Mutex::new(Writer::new()),
+            queue: queue::Queue::new(options.queue_len_max),
+            waiters: wait::Waiters::default(),
+            live: live::Live::default(),
+            stats: crate::stats::Counters::default(),
+            options,
+            id,
+            clock,
+            time: Mutex::new(time),
+            timer: sender,
+        });
+        let running = Running { shared: shared.clone(), threads: Mutex::default(), path };
+        // Pushed one by one, so that a thread that cannot start leaves the other to be ended.
+        let writer = shared.clone();
+        running.threads.lock().push(spawn("keyclaim-writer", move || shared::write_groups(&writer))?);
+        running.threads.lock().push(spawn("keyclaim-timer", move || timer::run(&shared, &messages))?);
+        Ok(Self { running: Arc::new(running) })
+    }
+
+    /// Opens the same store again after it was poisoned. Live claims, tokens and renewals go on.
+    ///
+    /// First it drops the file's cached pages: after a failed sync reads still show bytes that the
+    /// disk does not have. Then ask again whatever was answered `Unknown`.
+    ///
+    /// Errors: those of [`Store::open`]; the store stays poisoned and reopening can be tried again.
+    /// `Invalid` for a store in memory, whose rows are gone with its failed backend.
+    pub fn reopen(&self) -> Result<()> {
+        let shared = &self.running.shared;
+        if shared.engine.is_inherited() {
+            return shared.engine.check();
+        }
+        let Some(path) = &self.running.path else {
+            return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
+        };
+        // No group runs meanwhile: whoever commits holds the writer.
+        let _writer = shared.writer.lock();
+        if !shared.engine.is_poisoned() {
+            return shared.engine.check();
+        }
+        shared.engine.reopen(|| {
+            file::drop_page_cache(path)?;
+            let (format, _) = new_format(&shared.clock, &shared.options)?;
+            let opened = file::open_wait(path, &shared.options.file(false), &format, shared.options.wait)?;
+            if opened.found != shared.id {
+                return Err(Error::new(
+                    ErrorKind::Incompatible,
+                    "another store is now at the path; close this one and open that, knowing that it has other keys",
+                ));
+            }
+            let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+            read_now(&open)?;
+            Ok(open)
+        })?;
+        tracing::info!(target: "keyclaim", "store reopened");
+        shared.waiters.ring_all();
+        Ok(())
+    }
+
+    /// Whether the store's file failed; [`Store::reopen`] heals it.
+    pub fn is_poisoned(&self) -> bool {
+        self.running.shared.engine.is_poisoned()
+    }
+
+    /// Closes the store: serves what waits, wakes who waits with `Closed`, ends both threads and
+    /// closes the file. Other handles and claims are answered `Closed` from then on.
+    ///
+    /// Errors: what closing the file said; everything that was answered is durable all the same.
+    pub fn close(self) -> Result<()> {
+        self.running.stop()
+    }
+
+    /// Names this store. Two ids seen by one client are two stores, and two winners.
+    pub fn id(&self) -> StoreId {
+        self.running.shared.id
+    }
+
+    /// Store time now, in milliseconds: never jumps and never goes back, whatever the wall clock does.
+    pub fn now_ms(&self) -> Millis {
+        self.running.shared.now_ms()
+    }
+
+    /// The store's numbers since it was opened.
+    ///
+    /// Errors: `Closed`, `Poisoned`.
+    pub fn stats(&self) -> Result<Stats> {
+        let shared = &self.running.shared;
+        let counts = shared.engine.counts()?;
+        Ok(Stats {
+            live_claims: shared.live.len() as u64,
+            waiters: shared.waiters.len() as u64,
+            file_syncs: counts.syncs,
+            file_writes: counts.writes,
+            file_bytes_written: counts.bytes_written,
+            ..shared.stats.read()
+        })
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.id())
+    }
+}
+
+impl Running {
+    fn stop(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.engine.check().or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
+        shared.queue.close();
+        drop(shared.timer.send(timer::Message::Stop));
+        for thread in self.threads.lock().drain(..) {
+            // The last handle can go on a thread of the store's own, inside a waker; it ends by itself.
+            if thread.thread().id() != thread::current().id() {
+                drop(thread.join());
+            }
+        }
+        // A caller that commits by itself holds the writer; it is let finish.
+        let _writer = shared.writer.lock();
+        let closed = shared.engine.close();
+        shared.waiters.ring_all();
+        closed
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.shared.engine.is_inherited() {
+            // In a forked child nothing of the parent's may be touched, not even to free it: the
+            // threads are not here, and a lock may be held for ever.
+            std::mem::forget(std::mem::take(&mut *self.threads.get_mut()));
+            std::mem::forget(self.shared.clone());
+            return;
+        }
+        if let Err(error) = self.stop()
+            && error.kind() != ErrorKind::Closed
+        {
+            tracing::error!(target: "keyclaim", %error, "closing the store failed; what was answered is durable");
+        }
+    }
+}
+
+fn new_format(clock: &Arc<dyn Clock>, options: &Options) -> Result<(StoreFormat, crate::clock::Reading)> {
+    let reading = clock.read();
+    let time = StoreTime::resume(None, reading, options.reboot_gap_max_ms).saved();
+    Ok((StoreFormat { new_id: StoreId::random()?, time }, reading))
+}
+
+fn read_now(open: &Open) -> Result<meta::Now> {
+    use redb::ReadableDatabase;
+    let txn = open.db.begin_read().map_err(fault::before_commit)?;
+    meta::read(&txn.open_table(tables::META).map_err(fault::before_commit)?)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run).map_err(|error| {
+        Error::new(ErrorKind::Internal, "a thread of the store could not be started; raise the process's limits")
+            .caused_by(error)
+    })
+}

@@ -1,0 +1,168 @@
+//! How a store is opened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::file;
+use crate::clock::{Clock, StoreTime};
+use crate::limits::{
+    BODY_LEN_DEFAULT, BODY_LEN_MAX, CACHE_LEN_DEFAULT, KEY_LEN_DEFAULT, KEY_LEN_MAX, QUEUE_LEN_DEFAULT,
+    RENEW_LEASES_DEFAULT,
+};
+use crate::{Abandoned, Error, Millis, Policy, Result};
+
+/// How a store is opened: safe defaults, and the one choice that has none.
+#[derive(Clone)]
+pub struct Options {
+    pub(super) policy: Policy,
+    pub(super) cache_len: usize,
+    pub(super) queue_len_max: usize,
+    pub(super) key_len_max: usize,
+    pub(super) body_len_max: usize,
+    pub(super) renew_leases_max: u32,
+    pub(super) wait: Duration,
+    pub(super) reboot_gap_max_ms: Millis,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) on_repair: Option<Arc<dyn Fn(f64) + Send + Sync>>,
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) faults: super::inject::Faults,
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) panics: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Options {
+    /// The defaults, and what becomes of an attempt that died having recorded nothing.
+    pub fn new(abandoned: Abandoned) -> Self {
+        Self::with_policy(Policy::new(abandoned))
+    }
+
+    /// The defaults, with the policy of every claim that brings none of its own.
+    pub fn with_policy(policy: Policy) -> Self {
+        Self {
+            policy,
+            cache_len: CACHE_LEN_DEFAULT,
+            queue_len_max: QUEUE_LEN_DEFAULT,
+            key_len_max: KEY_LEN_DEFAULT,
+            body_len_max: BODY_LEN_DEFAULT,
+            renew_leases_max: RENEW_LEASES_DEFAULT,
+            wait: Duration::ZERO,
+            reboot_gap_max_ms: StoreTime::GAP_MAX_DEFAULT,
+            clock: None,
+            on_repair: None,
+            #[cfg(any(test, feature = "testing"))]
+            faults: super::inject::Faults::default(),
+            #[cfg(any(test, feature = "testing"))]
+            panics: Arc::default(),
+        }
+    }
+
+    /// Sets the page cache in bytes (default 64 MiB).
+    #[must_use]
+    pub fn cache_len(mut self, bytes: usize) -> Self {
+        self.cache_len = bytes;
+        self
+    }
+
+    /// Sets how many claims may wait for the writer (default 1,024); the next one is told `Busy`.
+    pub fn queue_len_max(mut self, claims: usize) -> Result<Self> {
+        if claims == 0 {
+            return Err(Error::invalid("a queue for no claims would refuse them all; allow one or more"));
+        }
+        self.queue_len_max = claims;
+        Ok(self)
+    }
+
+    /// Sets the longest key in bytes (default 255, at most 1,024).
+    pub fn key_len_max(mut self, bytes: usize) -> Result<Self> {
+        if bytes == 0 || bytes > KEY_LEN_MAX {
+            return Err(Error::invalid("the longest key must be between 1 and 1,024 bytes"));
+        }
+        self.key_len_max = bytes;
+        Ok(self)
+    }
+
+    /// Sets the largest stored body in bytes (default 1 MiB, at most 64 MiB). A larger response is
+    /// completed without its bytes; a larger request is refused.
+    pub fn body_len_max(mut self, bytes: usize) -> Result<Self> {
+        if bytes > BODY_LEN_MAX {
+            return Err(Error::invalid("the largest stored body is 64 MiB"));
+        }
+        self.body_len_max = bytes;
+        Ok(self)
+    }
+
+    /// Sets for how many leases the store renews a claim that lives in this process (default 10, 0 for none).
+    #[must_use]
+    pub fn renew_leases_max(mut self, leases: u32) -> Self {
+        self.renew_leases_max = leases;
+        self
+    }
+
+    /// Waits this long for another process to close the store: for rolling restarts.
+    #[must_use]
+    pub fn open_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets how much of the wall clock's gap over a reboot counts as time passed (default one hour).
+    #[must_use]
+    pub fn reboot_gap_max(mut self, gap: Duration) -> Self {
+        self.reboot_gap_max_ms = Millis::from_duration(gap);
+        self
+    }
+
+    /// Takes time from this clock instead of the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Is told the progress, 0.0 to 1.0, of a repair after a crash, should one be needed.
+    #[must_use]
+    pub fn on_repair(mut self, progress: impl Fn(f64) + Send + Sync + 'static) -> Self {
+        self.on_repair = Some(Arc::new(progress));
+        self
+    }
+
+    /// The I/O faults this store is opened with, to add to at any time.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn faults(&self) -> super::inject::Faults {
+        self.faults.clone()
+    }
+
+    /// How many of the next decisions panic, to set at any time.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn panics(&self) -> Arc<std::sync::atomic::AtomicU64> {
+        self.panics.clone()
+    }
+
+    pub(super) fn file(&self, create: bool) -> file::Options {
+        file::Options {
+            create,
+            cache_len: self.cache_len,
+            progress: self.on_repair.clone(),
+            #[cfg(any(test, feature = "testing"))]
+            faults: self.faults.clone(),
+        }
+    }
+
+    /// Panics if a test asked for it.
+    #[allow(clippy::unused_self, reason = "only tests ask for panics")]
+    pub(super) fn maybe_panic(&self) {
+        #[cfg(any(test, feature = "testing"))]
+        {
+            use std::sync::atomic::Ordering::SeqCst;
+            let asked = self.panics.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            assert!(asked.is_err(), "a test asked for this panic");
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}

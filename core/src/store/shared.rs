@@ -1,0 +1,149 @@
+//! What the handles, the writer and the timer of one open store share.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use super::commit::Writer;
+use super::engine::Engine;
+use super::Running;
+use super::live::{Live, Place, renew_every};
+use super::options::Options;
+use super::queue::{Job, Lane, Queue, Reply};
+use super::slot::{Taker, slot};
+use super::timer::Message;
+use super::wait::{Bell, Waiters};
+use crate::clock::{Clock, Saved, StoreTime};
+use crate::key::Id;
+use crate::machine::Command;
+use crate::stats::Counters;
+use crate::{Error, ErrorKind, Millis, Result, StoreId};
+
+pub(crate) struct Shared {
+    pub(super) engine: Engine,
+    pub(super) writer: Mutex<Writer>,
+    pub(super) queue: Queue,
+    pub(super) waiters: Waiters,
+    pub(super) live: Live,
+    pub(super) stats: Counters,
+    pub(super) options: Options,
+    pub(super) id: StoreId,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) time: Mutex<StoreTime>,
+    pub(super) timer: Sender<Message>,
+}
+
+impl Shared {
+    /// Store time now; never before an earlier answer of this call.
+    pub(super) fn now_ms(&self) -> Millis {
+        self.time.lock().now(self.clock.read())
+    }
+
+    pub(super) fn saved_time(&self) -> Saved {
+        self.time.lock().saved()
+    }
+
+    /// Asks and waits. A caller that finds nobody waiting commits itself: a thread hand-over costs a
+    /// lone caller about 35 us.
+    ///
+    /// What comes with the command is dropped once its place among the others is settled: a guard
+    /// there keeps the commands of one caller in their order.
+    pub(crate) fn ask<G>(&self, lane: Lane, id: &Id, command: impl FnOnce() -> (Command, G)) -> Result<Reply> {
+        self.engine.check()?;
+        let (giver, taker) = slot();
+        if let Some(mut writer) = self.writer.try_lock()
+            && self.queue.is_empty()
+        {
+            let (command, order) = command();
+            drop(order);
+            writer.serve(self, vec![Job { id: id.clone(), command, giver }]);
+        } else {
+            let (command, order) = command();
+            self.push(lane, Job { id: id.clone(), command, giver })?;
+            drop(order);
+        }
+        taker.wait().ok_or_else(lost)
+    }
+
+    /// Asks, to be answered later.
+    pub(crate) fn ask_later(&self, lane: Lane, id: &Id, command: Command) -> Result<Taker<Reply>> {
+        self.engine.check()?;
+        let (giver, taker) = slot();
+        self.push(lane, Job { id: id.clone(), command, giver })?;
+        Ok(taker)
+    }
+
+    fn push(&self, lane: Lane, job: Job) -> Result<()> {
+        self.queue.push(lane, job).inspect_err(|error| {
+            if error.kind() == ErrorKind::Busy {
+                self.stats.busy();
+            }
+        })
+    }
+
+    /// Rings the bell at this instant, for a wait without a thread.
+    pub(super) fn ring_at(&self, at: Instant, bell: &Arc<Bell>) {
+        // Refused only while the store closes, and then all bells are rung.
+        drop(self.timer.send(Message::Ring { at, bell: Arc::downgrade(bell) }));
+    }
+}
+
+impl Shared {
+    pub(crate) fn store_id(&self) -> StoreId {
+        self.id
+    }
+
+    pub(crate) fn body_len_max(&self) -> usize {
+        self.options.body_len_max
+    }
+
+    pub(crate) fn is_lost(&self, place: &Place) -> bool {
+        self.live.is_lost(place)
+    }
+
+    /// The owner has said its last word: no more renewals.
+    pub(crate) fn end(&self, place: &Place) {
+        self.live.lose(place);
+    }
+}
+
+impl Running {
+    /// From now on this claim lives here, and is renewed.
+    pub(crate) fn keep_renewed(&self, id: &Id, place: &Place, lease_ms: Option<Millis>) {
+        let shared = &self.shared;
+        let span_ms = lease_ms.map(|lease_ms| lease_ms.0.saturating_mul(u64::from(shared.options.renew_leases_max)));
+        let is_new = shared.live.join(place.clone(), shared.now_ms().plus(Millis(span_ms.unwrap_or(0))));
+        if let Some(lease_ms) = lease_ms.filter(|_| is_new && shared.options.renew_leases_max > 0) {
+            let message = Message::Renew { id: id.clone(), place: place.clone(), every: renew_every(lease_ms) };
+            // Refused only while the store closes; the claim's next command is told so.
+            drop(shared.timer.send(message));
+        }
+    }
+
+    /// One claim object less; in a forked child it was never there.
+    pub(crate) fn stop_renewing(&self, place: &Place) {
+        if !self.shared.engine.is_inherited() {
+            self.shared.live.leave(place);
+        }
+    }
+}
+
+/// The writer thread: takes groups until the queue is closed and empty.
+pub(super) fn write_groups(shared: &Shared) {
+    while shared.queue.wait_for_work() {
+        let mut writer = shared.writer.lock();
+        let group = shared.queue.take_group();
+        if !group.is_empty() {
+            writer.serve(shared, group);
+        }
+    }
+}
+
+/// At most this long between two looks at a key, should a ring be missed or a test move the clock.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+pub(crate) fn lost() -> Error {
+    Error::new(ErrorKind::Unknown, "the store stopped before it answered; reopen it and ask again")
+}

@@ -1,0 +1,203 @@
+//! redb's tables as [`Rows`]: all from bytes to bytes.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `records` | encoded id | record |
+//! | `bodies` | encoded id, generation (8, big-endian) | bytes of a body over 16 KiB |
+//! | `archive` | encoded id, generation (8, big-endian) | record of a failure whose key was used again |
+//! | `due` | due time in ms (8, big-endian), table (1), key in that table | empty |
+//! | `outbox`, `app` | reserved | |
+//! | `meta` | name | see [`meta`](super::meta) |
+
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, WriteTransaction};
+
+use super::fault::before_commit;
+use crate::rows::{Due, Rows, Table};
+use crate::{Error, ErrorKind, Millis, Result};
+
+type Bytes = &'static [u8];
+type Definition = TableDefinition<'static, Bytes, Bytes>;
+
+pub(super) const META: Definition = TableDefinition::new("meta");
+const RECORDS: Definition = TableDefinition::new("records");
+const BODIES: Definition = TableDefinition::new("bodies");
+const ARCHIVE: Definition = TableDefinition::new("archive");
+const DUE: Definition = TableDefinition::new("due");
+const OUTBOX: Definition = TableDefinition::new("outbox");
+const APP: Definition = TableDefinition::new("app");
+
+/// Makes every table, so that a reader never meets a store without one.
+pub(super) fn create_all(txn: &WriteTransaction) -> Result<()> {
+    for definition in [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP] {
+        txn.open_table(definition).map_err(before_commit)?;
+    }
+    Ok(())
+}
+
+/// The rows of a write transaction. Tables are opened when first touched: most groups need three.
+pub(super) struct WriteRows<'txn> {
+    txn: &'txn WriteTransaction,
+    records: RedbTable<'txn, Bytes, Bytes>,
+    due: RedbTable<'txn, Bytes, Bytes>,
+}
+
+impl<'txn> WriteRows<'txn> {
+    pub(super) fn open(txn: &'txn WriteTransaction) -> Result<Self> {
+        let records = txn.open_table(RECORDS).map_err(before_commit)?;
+        let due = txn.open_table(DUE).map_err(before_commit)?;
+        Ok(Self { txn, records, due })
+    }
+
+    fn move_due(&mut self, table: Table, key: &[u8], due: Due) -> Result<()> {
+        if due.was == due.is {
+            return Ok(());
+        }
+        if let Some(was) = due.was {
+            self.due.remove(due_key(was, table, key).as_slice()).map_err(before_commit)?;
+        }
+        if let Some(is) = due.is {
+            self.due.insert(due_key(is, table, key).as_slice(), &[][..]).map_err(before_commit)?;
+        }
+        Ok(())
+    }
+}
+
+impl Rows for WriteRows<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match table {
+            Table::Records => value(&self.records, key),
+            Table::Bodies | Table::Archive => {
+                value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
+            }
+        }
+    }
+
+    fn put(&mut self, table: Table, key: &[u8], bytes: &[u8], due: Due) -> Result<()> {
+        match table {
+            Table::Records => drop(self.records.insert(key, bytes).map_err(before_commit)?),
+            Table::Bodies | Table::Archive => {
+                let mut table = self.txn.open_table(definition(table)).map_err(before_commit)?;
+                table.insert(key, bytes).map_err(before_commit)?;
+            }
+        }
+        self.move_due(table, key, due)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Millis>) -> Result<()> {
+        match table {
+            Table::Records => drop(self.records.remove(key).map_err(before_commit)?),
+            Table::Bodies | Table::Archive => {
+                let mut table = self.txn.open_table(definition(table)).map_err(before_commit)?;
+                table.remove(key).map_err(before_commit)?;
+            }
+        }
+        self.move_due(table, key, Due { was: due_was, is: None })
+    }
+
+    fn due_before(&self, when: Millis, limit: usize) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
+        due_before(&self.due, when, limit)
+    }
+}
+
+/// The rows of one snapshot. Never handed out: a forgotten snapshot makes the file grow without end.
+pub(super) struct ReadRows {
+    txn: ReadTransaction,
+    records: ReadOnlyTable<Bytes, Bytes>,
+}
+
+impl ReadRows {
+    pub(super) fn open(txn: ReadTransaction) -> Result<Self> {
+        let records = txn.open_table(RECORDS).map_err(before_commit)?;
+        Ok(Self { txn, records })
+    }
+
+    /// Calls `look` with the records from `start` on until it says enough.
+    pub(super) fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        mut look: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        for row in self.records.range::<&[u8]>(start..end).map_err(before_commit)? {
+            let (key, bytes) = row.map_err(before_commit)?;
+            if !look(key.value(), bytes.value())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rows for ReadRows {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match table {
+            Table::Records => value(&self.records, key),
+            Table::Bodies | Table::Archive => {
+                value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
+            }
+        }
+    }
+
+    fn put(&mut self, _: Table, _: &[u8], _: &[u8], _: Due) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn delete(&mut self, _: Table, _: &[u8], _: Option<Millis>) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn due_before(&self, when: Millis, limit: usize) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
+        due_before(&self.txn.open_table(DUE).map_err(before_commit)?, when, limit)
+    }
+}
+
+fn value(table: &impl ReadableTable<Bytes, Bytes>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    Ok(table.get(key).map_err(before_commit)?.map(|bytes| bytes.value().to_vec()))
+}
+
+fn due_before(
+    table: &impl ReadableTable<Bytes, Bytes>,
+    when: Millis,
+    limit: usize,
+) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
+    let end = when.0.saturating_add(1).to_be_bytes();
+    let rows = table.range::<&[u8]>(..end.as_slice()).map_err(before_commit)?;
+    rows.take(limit)
+        .map(|row| {
+            let (key, _) = row.map_err(before_commit)?;
+            split_due_key(key.value())
+        })
+        .collect()
+}
+
+fn definition(table: Table) -> Definition {
+    match table {
+        Table::Records => RECORDS,
+        Table::Bodies => BODIES,
+        Table::Archive => ARCHIVE,
+    }
+}
+
+fn due_key(when: Millis, table: Table, key: &[u8]) -> Vec<u8> {
+    let tag = match table {
+        Table::Records => 0,
+        Table::Archive => 1,
+        Table::Bodies => 2,
+    };
+    [&when.0.to_be_bytes()[..], &[tag], key].concat()
+}
+
+fn split_due_key(bytes: &[u8]) -> Result<(Millis, Table, Vec<u8>)> {
+    let corrupt = || Error::new(ErrorKind::Corrupt, "the due index holds a row that is no due time; restore the store");
+    let (when, rest) = bytes.split_first_chunk::<8>().ok_or_else(corrupt)?;
+    let (table, key) = match rest {
+        [0, key @ ..] => (Table::Records, key),
+        [1, key @ ..] => (Table::Archive, key),
+        _ => return Err(corrupt()),
+    };
+    Ok((Millis(u64::from_be_bytes(*when)), table, key.to_vec()))
+}
+
+fn read_only() -> Error {
+    Error::new(ErrorKind::Internal, "a snapshot was written to")
+}
