@@ -183,11 +183,13 @@ impl From<HeaderError> for Error {
 }
 
 fn quoted(line: &[u8]) -> Result<String, HeaderFault> {
-    match Parser::new(line).parse::<Item>() {
-        Ok(Item { bare_item: BareItem::String(text), .. }) => Ok(text.into()),
-        Ok(_) => Err(HeaderFault::Malformed),
-        Err(_) if Parser::new(line).parse::<sfv::List>().is_ok() => Err(HeaderFault::List),
-        Err(_) => Err(HeaderFault::Malformed),
+    let Ok(item) = Parser::new(line).parse::<Item>() else {
+        let is_list = Parser::new(line).parse::<sfv::List>().is_ok();
+        return Err(if is_list { HeaderFault::List } else { HeaderFault::Malformed });
+    };
+    match item.bare_item {
+        BareItem::String(text) => Ok(text.into()),
+        _ => Err(HeaderFault::Malformed),
     }
 }
 
