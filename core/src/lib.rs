@@ -22,6 +22,7 @@ mod token;
 #[cfg(feature = "store")]
 pub use claim::Claim;
 pub use error::{Error, ErrorKind, Result};
+pub use key::{Id, Key, Scope};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 #[cfg(feature = "store")]
 pub use stats::Stats;

@@ -97,7 +97,7 @@ fn hash_id_and_step(mut hasher: blake3::Hasher, id: &Id, step: &str) -> String {
     hasher.finalize().to_hex().chars().take(32).collect()
 }
 
-fn random_bytes() -> crate::Result<[u8; 16]> {
+pub(crate) fn random_bytes() -> crate::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         crate::Error::new(crate::ErrorKind::Internal, "the operating system gave no random bytes")
