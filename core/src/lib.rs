@@ -1,10 +1,13 @@
 //! keyclaim
 
+pub mod clock;
 pub mod codec;
 pub mod fingerprint;
 pub mod key;
 pub mod limits;
 pub mod machine;
+#[cfg(feature = "store")]
+pub mod store;
 
 mod error;
 mod policy;
