@@ -134,7 +134,12 @@ impl Claim {
     }
 
     /// Like [`Claim::begin_effect`], without blocking.
-    pub async fn begin_effect_async(&self, step: &str, limit: Duration, in_doubt: InDoubt) -> Result<EffectAnswer> {
+    pub async fn begin_effect_async(
+        &self,
+        step: &str,
+        limit: Duration,
+        in_doubt: InDoubt,
+    ) -> Result<EffectAnswer> {
         let act = self.begin_act(step, limit, in_doubt);
         self.expect_effect(self.say_async(act).await?)
     }
@@ -198,7 +203,9 @@ impl Claim {
 
     /// Like [`Claim::hold`], without blocking.
     pub async fn hold_async(&self) -> Result<()> {
-        self.say_async(Act::Hold { reason: HoldReason::Owner }).await.map(|_| self.running.shared.end(&self.place))
+        self.say_async(Act::Hold { reason: HoldReason::Owner })
+            .await
+            .map(|_| self.running.shared.end(&self.place))
     }
 
     fn say(&self, act: Act) -> Result<OwnerAnswer> {
@@ -235,7 +242,10 @@ impl Claim {
                 self.said.lock().heard(seq);
                 match answer? {
                     Answer::Owner(answer) => Ok(answer),
-                    _ => Err(Error::new(ErrorKind::Internal, "an owner was given another command's answer; report it")),
+                    _ => Err(Error::new(
+                        ErrorKind::Internal,
+                        "an owner was given another command's answer; report it",
+                    )),
                 }
             }
         }
@@ -249,7 +259,10 @@ impl Claim {
     fn take_place(&self) -> Result<Place> {
         let place = Place(self.waiting.clone());
         if self.waiting.fetch_add(1, Ordering::AcqRel) >= OWNER_QUEUE_LEN_MAX {
-            return Err(Error::busy("this claim has too many commands waiting; await them first", Duration::from_millis(50)));
+            return Err(Error::busy(
+                "this claim has too many commands waiting; await them first",
+                Duration::from_millis(50),
+            ));
         }
         Ok(place)
     }
@@ -271,13 +284,18 @@ impl Claim {
     /// The count of met steps goes on behind the place a step was found at.
     fn expect_effect(&self, answer: OwnerAnswer) -> Result<EffectAnswer> {
         let OwnerAnswer::Effect(answer) = answer else {
-            return Err(Error::new(ErrorKind::Internal, "a step was given another command's answer; report it"));
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a step was given another command's answer; report it",
+            ));
         };
         match &answer {
             EffectAnswer::Done { place, .. } | EffectAnswer::Refused { place, .. } => {
                 self.said.lock().met = place.saturating_add(1);
             }
-            EffectAnswer::Run { place, .. } | EffectAnswer::Reconcile { place } => self.said.lock().met = *place,
+            EffectAnswer::Run { place, .. } | EffectAnswer::Reconcile { place } => {
+                self.said.lock().met = *place
+            }
             EffectAnswer::Settling { .. } | EffectAnswer::Held(_) => {}
         }
         Ok(answer)

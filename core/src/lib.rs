@@ -1,13 +1,12 @@
 //! keyclaim
 
+pub mod clock;
 pub mod codec;
 pub mod fingerprint;
 pub mod key;
 pub mod limits;
 pub mod machine;
-
 pub mod rows;
-
 #[cfg(feature = "store")]
 pub mod store;
 
@@ -28,4 +27,4 @@ pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 pub use stats::Stats;
 #[cfg(feature = "store")]
 pub use store::{ClaimRequest, ClaimWait, Options, Store};
-pub use token::{Generation, Nonce, StoreId, Token};
+pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};

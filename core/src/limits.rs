@@ -57,6 +57,14 @@ pub const STEP_MS_MAX: u64 = DAY_MS;
 /// Longest advice to poll again while a claim is in flight.
 pub const POLL_HINT_MS: u64 = 1_000;
 
+/// Longest time that counts across a reboot, when only the wall clock saw it, unless configured. An
+/// hour: longer than a machine takes to boot, and the most that a broken time server can take from a
+/// lease or a replay window.
+pub const CLOCK_GAP_MS_DEFAULT: u64 = 60 * 60 * 1_000;
+/// How far two threads' readings of the boot clock may arrive out of order. A reading that is further
+/// back is a clock that was set back, not a thread that was slow (arbitrary).
+pub const CLOCK_DISORDER_MS: u64 = 1_000;
+
 /// Most claims waiting for the writer; the next one is told `Busy`.
 pub const QUEUE_LEN_DEFAULT: usize = 1_024;
 /// Most commands in one commit group. Beyond some 256 a group only adds latency: measured on redb,
@@ -66,6 +74,9 @@ pub const GROUP_LEN_MAX: usize = 256;
 pub const OWNER_QUEUE_LEN_MAX: usize = 4;
 /// For how many leases the store renews a live claim: a handler that runs ten times its lease is stuck.
 pub const RENEW_LEASES_DEFAULT: u32 = 10;
+/// Longest pause in milliseconds between two looks at a file that another process has open. A quarter of
+/// a second: a rolling restart is not held up by more, and four looks a second cost nothing.
+pub const OPEN_POLL_MS_MAX: u64 = 250;
 /// Default page cache in bytes (redb's own default is 1 GiB, too much for an embedded store).
 pub const CACHE_LEN_DEFAULT: usize = 64 * 1024 * 1024;
 /// Most rows that one page of a listing returns.

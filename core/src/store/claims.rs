@@ -50,7 +50,8 @@ impl ClaimWait {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let is_cancelled = self.cancel.as_ref().is_some_and(|cancel| cancel.0.is_cancelled.load(Ordering::Acquire));
+        let is_cancelled =
+            self.cancel.as_ref().is_some_and(|cancel| cancel.0.is_cancelled.load(Ordering::Acquire));
         is_cancelled || timer::now() >= deadline
     }
 
@@ -96,7 +97,10 @@ impl Store {
             if let Some(decision) = asking.look()? {
                 return Ok(decision);
             }
-            let reply = self.running.shared.ask(Lane::Claims, request.id(), || (Command::Claim(asking.command.clone()), ()));
+            let reply = self
+                .running
+                .shared
+                .ask(Lane::Claims, request.id(), || (Command::Claim(asking.command.clone()), ()));
             if let Some(decision) = asking.hear(reply)? {
                 return Ok(decision);
             }
@@ -144,7 +148,11 @@ impl Store {
     }
 
     /// Like [`Store::claim_wait`], without blocking the thread it is polled on, on any runtime.
-    pub async fn claim_wait_async(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+    pub async fn claim_wait_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        wait: &ClaimWait,
+    ) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         let deadline = timer::after(wait.timeout);
         let request = request.clone().nonce(own_nonce(request)?);
@@ -165,10 +173,15 @@ impl Store {
         let shared = &self.running.shared;
         shared.engine.check()?;
         if request.id().key().as_bytes().len() > shared.options.key_len_max {
-            return Err(Error::invalid(format!("the key has over {} bytes; mint a shorter one", shared.options.key_len_max)));
+            return Err(Error::invalid(format!(
+                "the key has over {} bytes; mint a shorter one",
+                shared.options.key_len_max
+            )));
         }
         if request.stored_len() > shared.options.body_len_max {
-            return Err(Error::invalid("the request to store is over the body limit; raise the limit or store less of it"));
+            return Err(Error::invalid(
+                "the request to store is over the body limit; raise the limit or store less of it",
+            ));
         }
         let command = request.command(own_nonce(request)?, shared.options.policy)?;
         Ok(Asking { running: &self.running, request, id: request.id().encode(), command })
@@ -194,10 +207,13 @@ impl Asking<'_> {
             let answer = shared.engine.read(|rows| {
                 let Some(record) = rows::load(rows, id)? else { return Ok(None) };
                 // Read after the snapshot was taken, so that no record in it is from a later instant.
-                let facts = Facts { now_ms: shared.now_ms(), next_token: Token(u64::MAX), owner_lives_here: false };
+                let facts =
+                    Facts { now_ms: shared.now_ms(), next_token: Token(u64::MAX), owner_lives_here: false };
                 let verdict = machine::decide(Some(&record), &command, facts);
                 match (verdict.answer, verdict.changes.record) {
-                    (Ok(Answer::Decision(Decision::Won(_))), _) | (_, Change::Put(_) | Change::Delete) => Ok(None),
+                    (Ok(Answer::Decision(Decision::Won(_))), _) | (_, Change::Put(_) | Change::Delete) => {
+                        Ok(None)
+                    }
                     (Ok(mut answer), Change::Keep) => {
                         rows::fill(rows, id, &mut answer)?;
                         Ok(Some(answer))
@@ -227,9 +243,13 @@ impl Asking<'_> {
     fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Decision<Claim>>> {
         match reply.and_then(|reply| reply.answer) {
             Ok(Answer::Decision(decision)) => Ok(Some(self.give(decision))),
-            Ok(Answer::OtherScheme(scheme)) => Ok(self.change_scheme(&scheme).map(|mismatch| self.give(mismatch))),
+            Ok(Answer::OtherScheme(scheme)) => {
+                Ok(self.change_scheme(&scheme).map(|mismatch| self.give(mismatch)))
+            }
             Ok(_) => Err(other_answer()),
-            Err(error) if error.kind() == ErrorKind::Unknown => Err(error.to_be_asked_with(self.command.nonce)),
+            Err(error) if error.kind() == ErrorKind::Unknown => {
+                Err(error.to_be_asked_with(self.command.nonce))
+            }
             Err(error) => Err(error),
         }
     }

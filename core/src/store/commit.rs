@@ -14,7 +14,6 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
-use crate::codec;
 use crate::machine::{self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, WonKind};
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
@@ -47,7 +46,8 @@ impl Writer {
 
     /// Serves a group to its end: every giver has given when this returns.
     pub(super) fn serve(&mut self, shared: &Shared, group: Vec<Job>) {
-        let asks: Vec<_> = group.iter().map(|job| Ask { id: job.id.encode(), command: &job.command }).collect();
+        let asks: Vec<_> =
+            group.iter().map(|job| Ask { id: job.id.encode(), command: &job.command }).collect();
         let decided = catch_unwind(AssertUnwindSafe(|| {
             let mut decided = self.commit_group(shared, &asks);
             self.renew_late_wins(shared, &asks, &mut decided);
@@ -56,7 +56,12 @@ impl Writer {
         let decided = decided.unwrap_or_else(|_| {
             // Not a command's own panic, those are caught one by one: nobody knows what was written.
             shared.engine.poison("the writer panicked");
-            let unknown = || Decided::failed(Error::new(ErrorKind::Unknown, "keyclaim failed inside a commit; reopen the store and ask again"));
+            let unknown = || {
+                Decided::failed(Error::new(
+                    ErrorKind::Unknown,
+                    "keyclaim failed inside a commit; reopen the store and ask again",
+                ))
+            };
             asks.iter().map(|_| unknown()).collect()
         });
         let ids: Vec<_> = asks.into_iter().map(|ask| ask.id).collect();
@@ -165,7 +170,10 @@ impl Writer {
         for ((at, _), renewed) in late.iter().zip(renewed) {
             let Some(decided) = decided.get_mut(*at) else { continue };
             match (renewed.answer, &mut decided.answer) {
-                (Ok(Answer::Owner(OwnerAnswer::Renewed { lease_until_ms })), Ok(Answer::Decision(Decision::Won(won)))) => {
+                (
+                    Ok(Answer::Owner(OwnerAnswer::Renewed { lease_until_ms })),
+                    Ok(Answer::Decision(Decision::Won(won))),
+                ) => {
                     won.lease_until_ms = lease_until_ms;
                 }
                 (Err(error), answer) => *answer = Err(error),
@@ -202,7 +210,13 @@ impl Decided {
 
 /// Decides one command against the open transaction; writes nothing. An error or panic in here
 /// fails this command only.
-fn decide(shared: &Shared, rows: &WriteRows<'_>, ask: &Ask<'_>, now_ms: Millis, next_token: Token) -> Decided {
+fn decide(
+    shared: &Shared,
+    rows: &WriteRows<'_>,
+    ask: &Ask<'_>,
+    now_ms: Millis,
+    next_token: Token,
+) -> Decided {
     let decided = catch_unwind(AssertUnwindSafe(|| {
         shared.options.maybe_panic();
         let before = rows::load(rows, &ask.id)?;
@@ -249,8 +263,11 @@ fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {
     open.durable.commit(txn)?;
     // A file that was unlinked or replaced takes commits as before, and nobody will ever find them.
     open.file.check_identity().map_err(|error| {
-        Error::new(ErrorKind::Unknown, "the store's file is no longer at its path; find out who replaced it, then reopen the store")
-            .caused_by(error)
+        Error::new(
+            ErrorKind::Unknown,
+            "the store's file is no longer at its path; find out who replaced it, then reopen the store",
+        )
+        .caused_by(error)
     })
 }
 
@@ -284,9 +301,4 @@ impl Shared {
         // Refused only if the store is closing; the lease then ends the claim.
         drop(self.queue.push(Lane::Owners, Job { id, command: untold, giver }));
     }
-}
-
-/// The digest of what an owner says; see [`codec::digest`].
-pub(super) fn digest(act: &Act) -> Result<[u8; 16]> {
-    codec::digest(act)
 }

@@ -33,7 +33,8 @@ impl Durable {
     /// Gives up the group: nothing of it happened.
     pub(super) fn abort(&self, txn: WriteTransaction) -> Result<()> {
         txn.abort().map_err(|error| {
-            Error::new(ErrorKind::Poisoned, "a transaction could not be given up; reopen the store").caused_by(error)
+            Error::new(ErrorKind::Poisoned, "a transaction could not be given up; reopen the store")
+                .caused_by(error)
         })
     }
 }

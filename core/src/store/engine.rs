@@ -90,7 +90,8 @@ impl Engine {
     pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
         let guard = self.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
-        let result = open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows));
+        let result =
+            open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows));
         if let Err(error) = &result {
             self.poison_if_failed(error);
         }
@@ -148,5 +149,8 @@ impl Engine {
 }
 
 pub(super) fn poisoned() -> Error {
-    Error::new(ErrorKind::Poisoned, "the store's file failed; reopen the store, then ask again what was answered Unknown")
+    Error::new(
+        ErrorKind::Poisoned,
+        "the store's file failed; reopen the store, then ask again what was answered Unknown",
+    )
 }

@@ -114,7 +114,9 @@ impl Store {
         let encoded = id.encode();
         let record = shared.engine.read(|rows| rows::load(rows, &encoded))?;
         let now_ms = shared.now_ms();
-        Ok(record.filter(|record| !machine::is_past(record, now_ms)).map(|record| Inspection::of(&record, now_ms)))
+        Ok(record
+            .filter(|record| !machine::is_past(record, now_ms))
+            .map(|record| Inspection::of(&record, now_ms)))
     }
 
     /// One page of a scope's keys after `after`, at most `rows_max` (and 1,000) of them.
@@ -136,7 +138,10 @@ impl Store {
             start
         });
         // Only a scope of nothing but 0xff has no end; then the table's end is its end.
-        let end = range.end.clone().unwrap_or_else(|| vec![u8::MAX; crate::limits::SCOPE_LEN_MAX + crate::limits::KEY_LEN_MAX + 2]);
+        let end = range
+            .end
+            .clone()
+            .unwrap_or_else(|| vec![u8::MAX; crate::limits::SCOPE_LEN_MAX + crate::limits::KEY_LEN_MAX + 2]);
         let mut page = Page::default();
         let mut reads = 0;
         shared.engine.read(|rows| {

@@ -53,7 +53,9 @@ pub(super) fn check(db: &impl redb::ReadableDatabase) -> Result<StoreId> {
             let number = u32::from_be_bytes([a, b, c, d]);
             return Err(Error::new(
                 ErrorKind::Incompatible,
-                format!("the store has format {number} and this keyclaim reads format {FORMAT}; use a keyclaim that reads it"),
+                format!(
+                    "the store has format {number} and this keyclaim reads format {FORMAT}; use a keyclaim that reads it"
+                ),
             ));
         }
         _ => return Err(not_a_store()),
@@ -69,10 +71,7 @@ pub(super) fn read(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> 
 }
 
 /// What this group leaves.
-pub(super) fn write(
-    table: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    now: Now,
-) -> Result<()> {
+pub(super) fn write(table: &mut redb::Table<'_, &'static [u8], &'static [u8]>, now: Now) -> Result<()> {
     table.insert(KEY_NOW, encode(now).as_slice()).map_err(before_commit)?;
     Ok(())
 }
@@ -86,7 +85,8 @@ fn encode(now: Now) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Result<Now> {
-    let (body, stored) = bytes.split_last_chunk::<SUM_LEN>().ok_or_else(|| damaged("its clock is too short"))?;
+    let (body, stored) =
+        bytes.split_last_chunk::<SUM_LEN>().ok_or_else(|| damaged("its clock is too short"))?;
     if sum(body) != *stored {
         return Err(damaged("its clock's checksum is wrong"));
     }
@@ -104,7 +104,10 @@ fn sum(bytes: &[u8]) -> [u8; SUM_LEN] {
 }
 
 fn not_a_store() -> Error {
-    Error::new(ErrorKind::Incompatible, "the file is a redb database but no keyclaim store; name another path")
+    Error::new(
+        ErrorKind::Incompatible,
+        "the file is a redb database but no keyclaim store; name another path",
+    )
 }
 
 fn damaged(what: &str) -> Error {

@@ -14,8 +14,8 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 
 pub(crate) mod backend;
-pub(crate) mod clock;
 mod claims;
+mod clock;
 mod commit;
 mod create;
 mod durable;
@@ -43,8 +43,8 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-pub use clock::SystemClock;
 pub use claims::{Cancel, ClaimWait};
+pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use request::ClaimRequest;
@@ -221,7 +221,10 @@ impl std::fmt::Debug for Store {
 impl Running {
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.engine.check().or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
+        shared
+            .engine
+            .check()
+            .or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
         shared.queue.close();
         drop(shared.timer.send(timer::Message::Stop));
         for thread in self.threads.lock().drain(..) {
@@ -269,7 +272,10 @@ fn read_now(open: &Open) -> Result<meta::Now> {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(run).map_err(|error| {
-        Error::new(ErrorKind::Internal, "a thread of the store could not be started; raise the process's limits")
-            .caused_by(error)
+        Error::new(
+            ErrorKind::Internal,
+            "a thread of the store could not be started; raise the process's limits",
+        )
+        .caused_by(error)
     })
 }

@@ -44,7 +44,10 @@ impl Store {
         let command = || (Command::Operator(OperatorCommand { seen, act }), ());
         match self.running.shared.ask(Lane::Claims, id, command)?.answer? {
             Answer::Operator(token) => Ok(token),
-            _ => Err(Error::new(ErrorKind::Internal, "an operator was given another command's answer; report it")),
+            _ => Err(Error::new(
+                ErrorKind::Internal,
+                "an operator was given another command's answer; report it",
+            )),
         }
     }
 
@@ -52,4 +55,3 @@ impl Store {
         outcome.bounded(self.running.shared.options.body_len_max)
     }
 }
-

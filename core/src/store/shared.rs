@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
+use super::Running;
 use super::commit::Writer;
 use super::engine::Engine;
-use super::Running;
 use super::live::{Live, Place, renew_every};
 use super::options::Options;
 use super::queue::{Job, Lane, Queue, Reply};
@@ -50,7 +50,12 @@ impl Shared {
     ///
     /// What comes with the command is dropped once its place among the others is settled: a guard
     /// there keeps the commands of one caller in their order.
-    pub(crate) fn ask<G>(&self, lane: Lane, id: &Id, command: impl FnOnce() -> (Command, G)) -> Result<Reply> {
+    pub(crate) fn ask<G>(
+        &self,
+        lane: Lane,
+        id: &Id,
+        command: impl FnOnce() -> (Command, G),
+    ) -> Result<Reply> {
         self.engine.check()?;
         let (giver, taker) = slot();
         if let Some(mut writer) = self.writer.try_lock()
@@ -113,10 +118,12 @@ impl Running {
     /// From now on this claim lives here, and is renewed.
     pub(crate) fn keep_renewed(&self, id: &Id, place: &Place, lease_ms: Option<Millis>) {
         let shared = &self.shared;
-        let span_ms = lease_ms.map(|lease_ms| lease_ms.0.saturating_mul(u64::from(shared.options.renew_leases_max)));
+        let span_ms =
+            lease_ms.map(|lease_ms| lease_ms.0.saturating_mul(u64::from(shared.options.renew_leases_max)));
         let is_new = shared.live.join(place.clone(), shared.now_ms().plus(Millis(span_ms.unwrap_or(0))));
         if let Some(lease_ms) = lease_ms.filter(|_| is_new && shared.options.renew_leases_max > 0) {
-            let message = Message::Renew { id: id.clone(), place: place.clone(), every: renew_every(lease_ms) };
+            let message =
+                Message::Renew { id: id.clone(), place: place.clone(), every: renew_every(lease_ms) };
             // Refused only while the store closes; the claim's next command is told so.
             drop(shared.timer.send(message));
         }

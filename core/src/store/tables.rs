@@ -9,7 +9,9 @@
 //! | `outbox`, `app` | reserved | |
 //! | `meta` | name | see [`meta`](super::meta) |
 
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, WriteTransaction};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, WriteTransaction,
+};
 
 use super::fault::before_commit;
 use crate::rows::{Due, Rows, Table};
@@ -188,7 +190,8 @@ fn due_key(when: Millis, table: Table, key: &[u8]) -> Vec<u8> {
 }
 
 fn split_due_key(bytes: &[u8]) -> Result<(Millis, Table, Vec<u8>)> {
-    let corrupt = || Error::new(ErrorKind::Corrupt, "the due index holds a row that is no due time; restore the store");
+    let corrupt =
+        || Error::new(ErrorKind::Corrupt, "the due index holds a row that is no due time; restore the store");
     let (when, rest) = bytes.split_first_chunk::<8>().ok_or_else(corrupt)?;
     let (table, key) = match rest {
         [0, key @ ..] => (Table::Records, key),

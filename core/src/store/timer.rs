@@ -74,7 +74,9 @@ fn due(shared: &Shared, what: What) -> Option<Entry> {
             if shared.engine.check().is_ok() {
                 let (giver, taker) = slot();
                 drop(taker);
-                drop(shared.queue.push(Lane::Owners, Job { id: id.clone(), command: renewal(place.1), giver }));
+                drop(
+                    shared.queue.push(Lane::Owners, Job { id: id.clone(), command: renewal(place.1), giver }),
+                );
             }
             Some(Entry { at: after(every), what: What::Renew { id, place, every } })
         }
