@@ -106,12 +106,12 @@ impl Claim {
     /// Lets the lease run anew from now; with `Some` length, from now on with that one.
     /// Returns when it is over.
     pub fn renew(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
-        expect_renewed(self.say(Act::Renew { lease_ms: lease.map(Millis::from_duration) })?)
+        expect_renewed(&self.say(Act::Renew { lease_ms: lease.map(Millis::from_duration) })?)
     }
 
     /// Like [`Claim::renew`], without blocking.
     pub async fn renew_async(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
-        expect_renewed(self.say_async(Act::Renew { lease_ms: lease.map(Millis::from_duration) }).await?)
+        expect_renewed(&self.say_async(Act::Renew { lease_ms: lease.map(Millis::from_duration) }).await?)
     }
 
     /// Records a recovery point: should this attempt die, the next one is handed it, with the steps so far.
@@ -294,7 +294,7 @@ impl Claim {
                 self.said.lock().met = place.saturating_add(1);
             }
             EffectAnswer::Run { place, .. } | EffectAnswer::Reconcile { place } => {
-                self.said.lock().met = *place
+                self.said.lock().met = *place;
             }
             EffectAnswer::Settling { .. } | EffectAnswer::Held(_) => {}
         }
@@ -353,9 +353,9 @@ impl Said {
     }
 }
 
-fn expect_renewed(answer: OwnerAnswer) -> Result<Option<Millis>> {
+fn expect_renewed(answer: &OwnerAnswer) -> Result<Option<Millis>> {
     match answer {
-        OwnerAnswer::Renewed { lease_until_ms } => Ok(lease_until_ms),
+        OwnerAnswer::Renewed { lease_until_ms } => Ok(*lease_until_ms),
         _ => Err(Error::new(ErrorKind::Internal, "a renewal was given another command's answer; report it")),
     }
 }

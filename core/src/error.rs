@@ -153,7 +153,7 @@ impl Error {
     }
 
     #[allow(dead_code, reason = "only a store leaves a claim in doubt")]
-    pub(crate) fn to_be_asked_with(mut self, nonce: Nonce) -> Self {
+    pub(crate) fn asked_with(mut self, nonce: Nonce) -> Self {
         self.0.nonce = Some(nonce);
         self
     }

@@ -97,10 +97,7 @@ impl Store {
             if let Some(decision) = asking.look()? {
                 return Ok(decision);
             }
-            let reply = self
-                .running
-                .shared
-                .ask(Lane::Claims, request.id(), || (Command::Claim(asking.command.clone()), ()));
+            let reply = self.running.shared.ask(Lane::Claims, request.id(), || (asking.command.clone(), ()));
             if let Some(decision) = asking.hear(reply)? {
                 return Ok(decision);
             }
@@ -117,8 +114,7 @@ impl Store {
                 return Ok(decision);
             }
             let shared = &self.running.shared;
-            let command = Command::Claim(asking.command.clone());
-            let reply = match shared.ask_later(Lane::Claims, request.id(), command) {
+            let reply = match shared.ask_later(Lane::Claims, request.id(), asking.command.clone()) {
                 Ok(taker) => Told { shared, id: request.id(), taker }.await,
                 Err(error) => Err(error),
             };
@@ -183,8 +179,11 @@ impl Store {
                 "the request to store is over the body limit; raise the limit or store less of it",
             ));
         }
-        let command = request.command(own_nonce(request)?, shared.options.policy)?;
-        Ok(Asking { running: &self.running, request, id: request.id().encode(), command })
+        let nonce = own_nonce(request)?;
+        let policy = request.policy_or(shared.options.policy);
+        let command = Command::Claim(request.command(nonce, policy)?);
+        let id = request.id().encode();
+        Ok(Asking { running: &self.running, request, id, command, nonce, lease_ms: policy.lease_ms })
     }
 }
 
@@ -193,7 +192,9 @@ struct Asking<'a> {
     running: &'a Arc<Running>,
     request: &'a ClaimRequest<'a>,
     id: Vec<u8>,
-    command: machine::ClaimCommand,
+    command: Command,
+    nonce: Nonce,
+    lease_ms: Option<Millis>,
 }
 
 impl Asking<'_> {
@@ -203,13 +204,13 @@ impl Asking<'_> {
         // Ends: the second scheme is the record's own. Should the record change meanwhile, the writer decides.
         for _ in 0..2 {
             let shared = &self.running.shared;
-            let (id, command) = (&self.id, Command::Claim(self.command.clone()));
+            let (id, command) = (&self.id, &self.command);
             let answer = shared.engine.read(|rows| {
                 let Some(record) = rows::load(rows, id)? else { return Ok(None) };
                 // Read after the snapshot was taken, so that no record in it is from a later instant.
                 let facts =
                     Facts { now_ms: shared.now_ms(), next_token: Token(u64::MAX), owner_lives_here: false };
-                let verdict = machine::decide(Some(&record), &command, facts);
+                let verdict = machine::decide(Some(&record), command, facts);
                 match (verdict.answer, verdict.changes.record) {
                     (Ok(Answer::Decision(Decision::Won(_))), _) | (_, Change::Put(_) | Change::Delete) => {
                         Ok(None)
@@ -226,7 +227,7 @@ impl Asking<'_> {
                 Some(Answer::OtherScheme(scheme)) => {
                     if let Some(mismatch) = self.change_scheme(&scheme) {
                         shared.stats.decision(&mismatch);
-                        return Ok(Some(mismatch.map_won(|_| unreachable!("a mismatch is no win"))));
+                        return Ok(Some(self.give(mismatch)));
                     }
                 }
                 Some(Answer::Decision(decision)) => {
@@ -247,27 +248,25 @@ impl Asking<'_> {
                 Ok(self.change_scheme(&scheme).map(|mismatch| self.give(mismatch)))
             }
             Ok(_) => Err(other_answer()),
-            Err(error) if error.kind() == ErrorKind::Unknown => {
-                Err(error.to_be_asked_with(self.command.nonce))
-            }
+            Err(error) if error.kind() == ErrorKind::Unknown => Err(error.asked_with(self.nonce)),
             Err(error) => Err(error),
         }
     }
 
     /// Words the claim under a record's scheme; a mismatch if it cannot be, as then it is another request.
     fn change_scheme(&mut self, scheme: &crate::fingerprint::Scheme) -> Option<Decision> {
-        match self.request.under(scheme) {
-            Some(fingerprint) => {
-                self.command.fingerprint = fingerprint;
-                None
-            }
-            None => Some(Decision::Mismatch),
+        let Some(fingerprint) = self.request.under(scheme) else {
+            return Some(Decision::Mismatch);
+        };
+        if let Command::Claim(claim) = &mut self.command {
+            claim.fingerprint = fingerprint;
         }
+        None
     }
 
     fn give(&self, decision: Decision) -> Decision<Claim> {
-        let lease_ms = self.command.policy.lease_ms;
-        decision.map_won(|won| Claim::begin(self.running.clone(), self.request.id().clone(), won, lease_ms))
+        decision
+            .map_won(|won| Claim::begin(self.running.clone(), self.request.id().clone(), won, self.lease_ms))
     }
 }
 

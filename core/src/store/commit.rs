@@ -39,13 +39,18 @@ struct Decided {
     took_token: bool,
 }
 
+/// A group that is decided and durable, or has failed; nobody has been told yet.
+pub(super) struct Served(Vec<(Job, Decided, Vec<u8>)>);
+
 impl Writer {
     pub(super) fn new() -> Self {
         Self { token_high: Token(0) }
     }
 
-    /// Serves a group to its end: every giver has given when this returns.
-    pub(super) fn serve(&mut self, shared: &Shared, group: Vec<Job>) {
+    /// Decides and commits a group. Its answers are given by [`Served::answer`], once the writer is
+    /// free again: whoever is woken may run anything, even close the store.
+    #[must_use = "every caller of the group waits for its answer"]
+    pub(super) fn serve(&mut self, shared: &Shared, group: Vec<Job>) -> Served {
         let asks: Vec<_> =
             group.iter().map(|job| Ask { id: job.id.encode(), command: &job.command }).collect();
         let decided = catch_unwind(AssertUnwindSafe(|| {
@@ -57,20 +62,15 @@ impl Writer {
             // Not a command's own panic, those are caught one by one: nobody knows what was written.
             shared.engine.poison("the writer panicked");
             let unknown = || {
-                Decided::failed(Error::new(
-                    ErrorKind::Unknown,
-                    "keyclaim failed inside a commit; reopen the store and ask again",
-                ))
+                let message = "keyclaim failed inside a commit; reopen the store and ask again";
+                Decided::failed(Error::new(ErrorKind::Unknown, message))
             };
             asks.iter().map(|_| unknown()).collect()
         });
         let ids: Vec<_> = asks.into_iter().map(|ask| ask.id).collect();
-        let written: Vec<bool> = decided.iter().map(|decided| !decided.writes.is_empty()).collect();
-        for ((job, decided), id) in group.into_iter().zip(decided).zip(&ids) {
-            answer(shared, job, decided, id);
-        }
-        // After the answers: whoever waits asks anew, and finds what was just made durable.
-        ids.iter().zip(written).filter(|(_, written)| *written).for_each(|(id, _)| shared.waiters.ring(id));
+        Served(
+            group.into_iter().zip(decided).zip(ids).map(|((job, decided), id)| (job, decided, id)).collect(),
+        )
     }
 
     /// Decides and commits, dropping from the group whatever cannot be written.
@@ -132,7 +132,9 @@ impl Writer {
                 // P2: nothing below is answered before this has returned.
                 if let Err(error) = commit(open, txn) {
                     shared.engine.poison_if_failed(&error);
-                    decided.iter_mut().for_each(|decided| *decided = Decided::failed(error.share()));
+                    for decided in &mut decided {
+                        *decided = Decided::failed(error.share());
+                    }
                 }
                 Ok(decided)
             }
@@ -179,6 +181,24 @@ impl Writer {
                 (Err(error), answer) => *answer = Err(error),
                 (Ok(_), _) => {}
             }
+        }
+    }
+}
+
+impl Served {
+    /// Gives every answer, then wakes who waits for what was written: they ask anew, and find what
+    /// was just made durable.
+    pub(super) fn answer(self, shared: &Shared) {
+        let mut written = Vec::new();
+        for (job, decided, id) in self.0 {
+            let has_written = !decided.writes.is_empty();
+            answer(shared, job, decided, &id);
+            if has_written {
+                written.push(id);
+            }
+        }
+        for id in written {
+            shared.waiters.ring(&id);
         }
     }
 }

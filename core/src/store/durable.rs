@@ -12,6 +12,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(super) struct Durable;
 
+#[allow(clippy::unused_self, reason = "a log in front of redb has state, and comes in through this door")]
 impl Durable {
     /// Begins the transaction that decides one group.
     pub(super) fn begin(&self, db: &Database) -> Result<WriteTransaction> {

@@ -85,7 +85,11 @@ impl<'a> ClaimRequest<'a> {
         self.stored.map_or(0, <[u8]>::len)
     }
 
-    pub(super) fn command(&self, nonce: Nonce, store_policy: Policy) -> Result<ClaimCommand> {
+    pub(super) fn policy_or(&self, store_policy: Policy) -> Policy {
+        self.policy.unwrap_or(store_policy)
+    }
+
+    pub(super) fn command(&self, nonce: Nonce, policy: Policy) -> Result<ClaimCommand> {
         let fingerprint = match &self.print {
             Print::Made(fingerprint) => fingerprint.clone(),
             Print::Of(scheme, request) => scheme.fingerprint(request)?,
@@ -94,7 +98,7 @@ impl<'a> ClaimRequest<'a> {
             nonce,
             token: self.token,
             fingerprint,
-            policy: self.policy.unwrap_or(store_policy),
+            policy,
             operation: self.operation.map(str::to_owned),
             request: self.stored.map(|bytes| Body::Here(Blob::from(bytes))),
             writes: false,

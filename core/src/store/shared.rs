@@ -63,7 +63,9 @@ impl Shared {
         {
             let (command, order) = command();
             drop(order);
-            writer.serve(self, vec![Job { id: id.clone(), command, giver }]);
+            let served = writer.serve(self, vec![Job { id: id.clone(), command, giver }]);
+            drop(writer);
+            served.answer(self);
         } else {
             let (command, order) = command();
             self.push(lane, Job { id: id.clone(), command, giver })?;
@@ -142,9 +144,9 @@ pub(super) fn write_groups(shared: &Shared) {
     while shared.queue.wait_for_work() {
         let mut writer = shared.writer.lock();
         let group = shared.queue.take_group();
-        if !group.is_empty() {
-            writer.serve(shared, group);
-        }
+        let served = writer.serve(shared, group);
+        drop(writer);
+        served.answer(shared);
     }
 }
 

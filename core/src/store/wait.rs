@@ -72,13 +72,17 @@ impl Waiters {
             let by_id = self.by_id.lock();
             by_id.get(id).map_or_else(Vec::new, |bells| bells.iter().filter_map(Weak::upgrade).collect())
         };
-        bells.iter().for_each(|bell| bell.ring());
+        for bell in bells {
+            bell.ring();
+        }
     }
 
     /// Rings for all: the store is closing or was poisoned.
     pub(super) fn ring_all(&self) {
         let bells: Vec<_> = self.by_id.lock().values().flatten().filter_map(Weak::upgrade).collect();
-        bells.iter().for_each(|bell| bell.ring());
+        for bell in bells {
+            bell.ring();
+        }
     }
 
     /// How many wait, for tests and stats.
