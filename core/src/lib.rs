@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub mod fingerprint;
+pub mod http;
 pub mod key;
 pub mod limits;
 pub mod machine;
