@@ -14,5 +14,6 @@ mod policy;
 mod token;
 
 pub use error::{Error, ErrorKind, Result};
+pub use key::{Id, Key, Scope};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 pub use token::{Generation, Nonce, StoreId, Token};

@@ -9,6 +9,16 @@ pub const SCOPE_LEN_MAX: usize = 255;
 pub const KEY_LEN_DEFAULT: usize = 255;
 /// Longest key in bytes that a store can be configured to take.
 pub const KEY_LEN_MAX: usize = 1024;
+/// Longest line of the key header in bytes: the longest key with each byte escaped, and room for parameters.
+pub const HEADER_LINE_LEN_MAX: usize = 8 * 1024;
+/// Most JSON pointers that one fingerprint scheme leaves out; each is stored with every record (arbitrary).
+pub const POINTERS_MAX: usize = 32;
+/// Longest JSON pointer of a scheme in bytes (arbitrary; a path, not a payload).
+pub const POINTER_LEN_MAX: usize = 255;
+/// Deepest nesting of arrays and objects in canonical JSON: the bound that `serde_json` has too.
+pub const JSON_DEPTH_MAX: usize = 128;
+/// Largest power of ten in canonical JSON, either way: far beyond any amount, far from where `i64` ends.
+pub const JSON_EXPONENT_MAX: u64 = 100_000_000_000_000_000;
 /// Longest operation name in bytes (arbitrary; a name, not a payload).
 pub const OPERATION_LEN_MAX: usize = 255;
 /// Longest name of a step or a recovery point in bytes (arbitrary; a name, not a payload).
@@ -69,7 +79,7 @@ pub const PAGE_READS_MAX: usize = 10_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-const _: () = assert!(KEY_LEN_DEFAULT <= KEY_LEN_MAX);
+const _: () = assert!(KEY_LEN_DEFAULT <= KEY_LEN_MAX && 2 * KEY_LEN_MAX < HEADER_LINE_LEN_MAX);
 const _: () = assert!(SCOPE_LEN_MAX <= u8::MAX as usize);
 const _: () = assert!(BODY_INLINE_LEN_MAX <= BODY_LEN_DEFAULT && BODY_LEN_DEFAULT <= BODY_LEN_MAX);
 const _: () = assert!(LEASE_MS_DEFAULT <= LEASE_MS_MAX && WINDOW_MS_DEFAULT <= HORIZON_MS_DEFAULT);

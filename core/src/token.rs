@@ -72,7 +72,7 @@ impl fmt::Display for StoreId {
     }
 }
 
-fn random_bytes() -> crate::Result<[u8; 16]> {
+pub(crate) fn random_bytes() -> crate::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         crate::Error::new(crate::ErrorKind::Internal, "the operating system gave no random bytes")
