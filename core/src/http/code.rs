@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::key::header::HeaderError;
+
 /// Which published convention the statuses follow.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -141,6 +143,15 @@ impl Code {
                 "The request was not run, because it could not be protected from running twice. Send it \
                  again with the same key after the time Retry-After says."
             }
+        }
+    }
+}
+
+impl From<&HeaderError> for Code {
+    fn from(error: &HeaderError) -> Self {
+        match error {
+            HeaderError::Missing => Self::MissingKey,
+            HeaderError::Invalid(_) => Self::InvalidKey,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::key::header::HeaderRule;
 use crate::machine::{Decision, HoldReason, Present, Won, WonKind};
 use crate::policy::{Abandoned, Millis, Policy};
 use crate::token::{Generation, StoreId, Token};
@@ -68,14 +69,23 @@ fn only_a_win_runs_the_handler() {
     assert_eq!(Mapping::default().answer(&won), HttpAnswer::Run);
 }
 
+// KC-075: what is no key is told so at the border, and never becomes an error of the store.
 #[test]
 fn a_key_that_is_missing_or_malformed_is_400() {
-    for preset in [Preset::Default, Preset::Ietf] {
-        for (code, name) in
-            [(Code::MissingKey, "missing_idempotency_key"), (Code::InvalidKey, "invalid_idempotency_key")]
-        {
-            let response = Mapping::new(preset).problem(code);
-            assert_eq!((response.status, &json(&response)["code"]), (400, &name.into()));
+    let long = [b'k'; 256];
+    let table: [(&[&[u8]], &str); 6] = [
+        (&[], "missing_idempotency_key"),
+        (&[b""], "invalid_idempotency_key"),
+        (&[b"a", b"a"], "invalid_idempotency_key"),
+        (&[b"a\0"], "invalid_idempotency_key"),
+        (&[b"\xe2\x80\xae"], "invalid_idempotency_key"),
+        (&[&long], "invalid_idempotency_key"),
+    ];
+    for (lines, code) in table {
+        let error = HeaderRule::default().parse(lines.iter().copied()).expect_err("no key is in there");
+        for preset in [Preset::Default, Preset::Ietf] {
+            let response = Mapping::new(preset).problem(Code::from(&error));
+            assert_eq!((response.status, &json(&response)["code"]), (400, &code.into()));
             assert_eq!(response.header("Retry-After"), None);
         }
     }
