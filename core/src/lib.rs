@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod codec;
 pub mod fingerprint;
+pub mod http;
 pub mod key;
 pub mod limits;
 pub mod machine;

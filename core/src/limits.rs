@@ -39,6 +39,12 @@ pub const BODY_LEN_MAX: usize = 64 * 1024 * 1024;
 pub const HEADERS_MAX: usize = 100;
 /// Largest total of stored header names and values in bytes (common servers refuse more than 8 to 64 KiB).
 pub const HEADERS_LEN_MAX: usize = 32 * 1024;
+/// Smallest status of a final answer (RFC 9110, section 15.2: a 1xx is interim).
+pub const STATUS_FINAL: u16 = 200;
+/// Largest status that common servers can send, three digits (RFC 9110, section 15).
+pub const STATUS_MAX: u16 = 999;
+/// Most rules for endings that one route may set (arbitrary; a range of statuses is one rule).
+pub const ENDINGS_MAX: usize = 64;
 /// Largest encoded record in bytes; also what the decoder may allocate for one.
 pub const RECORD_LEN_MAX: usize = 2 * 1024 * 1024;
 
@@ -56,6 +62,8 @@ pub const HORIZON_MS_DEFAULT: u64 = 3 * DAY_MS;
 pub const STEP_MS_MAX: u64 = DAY_MS;
 /// Longest advice to poll again while a claim is in flight.
 pub const POLL_HINT_MS: u64 = 1_000;
+/// Advice to clients when the store cannot be asked: a reopen takes seconds (arbitrary).
+pub const STORE_DOWN_HINT_MS: u64 = 5_000;
 
 /// Longest time that counts across a reboot, when only the wall clock saw it, unless configured. An
 /// hour: longer than a machine takes to boot, and the most that a broken time server can take from a
