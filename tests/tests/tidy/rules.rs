@@ -29,13 +29,12 @@ pub(crate) fn modules_named(text: &str, file: &Path, is_root: bool) -> Vec<PathB
             None => item,
         };
         let Some(name) = item.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else { continue };
-        match path_attribute.take() {
-            Some(path) => named.push(path),
-            None => {
-                let name = name.trim_start_matches("r#");
-                named.extend([inner.join(format!("{name}.rs")), inner.join(name).join("mod.rs")]);
-            }
+        if let Some(path) = path_attribute.take() {
+            named.push(path);
+            continue;
         }
+        let name = name.trim_start_matches("r#");
+        named.extend([inner.join(format!("{name}.rs")), inner.join(name).join("mod.rs")]);
     }
     named
 }
@@ -115,7 +114,7 @@ pub(crate) fn unfinished(source: &Source) -> Vec<String> {
 
 /// `allow` and `expect` attributes without a reason.
 pub(crate) fn unreasoned_allows(source: &Source) -> Vec<String> {
-    let code: String = source.text.lines().map(|line| format!("{}\n", code_of(line))).collect();
+    let code = source.text.lines().map(code_of).collect::<Vec<_>>().join("\n");
     let mut found = Vec::new();
     for start in ["#[", "#!["] {
         for (at, _) in code.match_indices(start) {

@@ -85,9 +85,10 @@ fn read(top: &Path, path: &str) -> Option<Source> {
     if file.is_symlink() {
         return None;
     }
+    let is_rust = file.extension().is_some_and(|extension| extension == "rs");
     let text = match String::from_utf8(fs::read(file).ok()?) {
         Ok(text) => text,
-        Err(bytes) if path.ends_with(".rs") => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
+        Err(bytes) if is_rust => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
         Err(_) => return None,
     };
     Some(Source { path: path.to_owned(), text })
