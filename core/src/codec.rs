@@ -29,17 +29,16 @@ pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
     record.check().map_err(|rule| {
         Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
     })?;
-    let mut bytes = vec![0; HEADER_LEN];
-    bytes.extend(encode_plain(record)?);
+    let payload = encode_plain(record)?;
+    let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
+    bytes.extend([VERSION, FLAGS]);
+    bytes.extend(checksum(place, VERSION, FLAGS, &payload));
+    bytes.extend(payload);
     if bytes.len() > RECORD_LEN_MAX {
         return Err(Error::invalid(
             "steps, recovery point and headers together are too large for one record; store less with the claim",
         ));
     }
-    let (header, payload) = bytes.split_at_mut(HEADER_LEN);
-    header[0] = VERSION;
-    header[1] = FLAGS;
-    header[2..].copy_from_slice(&checksum(place, VERSION, FLAGS, payload));
     Ok(bytes)
 }
 
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
     use crate::fingerprint::{Fingerprint, Scheme};
     use crate::machine::{
-        Applied, Blob, Body, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
+        Applied, Blob, Body, HoldReason, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
     };
     use crate::{Abandoned, AfterFailure, Generation, Millis, Nonce, Policy, Token};
 
@@ -221,9 +220,8 @@ mod tests {
     #[test]
     fn a_digest_tells_commands_apart() {
         let hold = |reason| digest(&Act::Hold { reason }).unwrap();
-        use crate::machine::HoldReason::{Owner, StepInDoubt};
-        assert_eq!(hold(Owner), hold(Owner));
-        assert_ne!(hold(Owner), hold(StepInDoubt));
+        assert_eq!(hold(HoldReason::Owner), hold(HoldReason::Owner));
+        assert_ne!(hold(HoldReason::Owner), hold(HoldReason::StepInDoubt));
         assert_ne!(digest(&Act::Release).unwrap(), digest(&Act::Abandon).unwrap());
     }
 }

@@ -85,7 +85,7 @@ impl Mapping {
     }
 
     /// What is done about a decision: the handler runs, or this is sent and nothing runs.
-    pub fn answer<'a>(&self, decision: &'a Decision) -> HttpAnswer<'a> {
+    pub fn answer<'a, W>(&self, decision: &'a Decision<W>) -> HttpAnswer<'a> {
         HttpAnswer::Send(match decision {
             Decision::Won(_) => return HttpAnswer::Run,
             Decision::Replay(replay) => self.replay(replay),

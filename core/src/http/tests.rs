@@ -58,6 +58,7 @@ fn each_decision_has_its_status_and_code_by_preset() {
 #[test]
 fn only_a_win_runs_the_handler() {
     let won = Decision::Won(Won {
+        last_seq: 0,
         token: Token(1),
         generation: Generation(1),
         attempt: 1,

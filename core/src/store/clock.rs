@@ -27,6 +27,7 @@ impl Default for SystemClock {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's wall clock")]
 impl Clock for SystemClock {
     fn read(&self) -> Reading {
         // A wall clock before 1970 is broken; zero is as good as any other value then.
@@ -37,6 +38,7 @@ impl Clock for SystemClock {
 }
 
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's boot clock")]
 fn boot_ms() -> Millis {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

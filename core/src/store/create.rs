@@ -109,11 +109,9 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn new(path: &Path) -> Result<Self> {
-        let random = getrandom::u64().map_err(|error| {
-            Error::new(ErrorKind::Internal, "the system gives no random numbers").caused_by(error)
-        })?;
+        let random = u128::from_le_bytes(crate::token::random_bytes()?);
         let mut name = path.file_name().map(OsString::from).unwrap_or_default();
-        name.push(format!(".new-{}-{random:016x}", process::id()));
+        name.push(format!(".new-{}-{random:032x}", process::id()));
         Ok(Self(path.with_file_name(name)))
     }
 }

@@ -13,7 +13,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, StorageBackend, WriteTransaction};
@@ -24,7 +24,7 @@ use super::backend::{Backend, FileId, FileState};
 use super::fault::{before_commit, io_fault};
 #[cfg(any(test, feature = "testing"))]
 use super::inject::Faults;
-use super::{create, holder};
+use super::{create, holder, timer};
 use crate::limits::{CACHE_LEN_DEFAULT, OPEN_POLL_MS_MAX};
 use crate::{Error, ErrorKind, Result};
 
@@ -111,17 +111,18 @@ pub(crate) fn open_wait<F: Format>(
     wait: Duration,
 ) -> Result<Opened<F::Found>> {
     // No deadline: the wait is longer than time goes.
-    let deadline = Instant::now().checked_add(wait);
+    let deadline = timer::now().checked_add(wait);
     let mut pause = Duration::from_millis(5);
     loop {
         let busy = match open(path, options, format) {
             Err(error) if error.kind() == ErrorKind::Busy => error,
             result => return result,
         };
-        let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(timer::now()));
         if left.is_zero() {
             return Err(busy);
         }
+        #[expect(clippy::disallowed_methods, reason = "another process's lock rings no bell")]
         thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(OPEN_POLL_MS_MAX));
     }

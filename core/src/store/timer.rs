@@ -90,13 +90,13 @@ pub(super) fn after(span: Duration) -> Instant {
 }
 
 /// Waits are measured by the process's own clock; only store time decides.
-#[allow(clippy::disallowed_methods, reason = "a wait's own clock decides nothing")]
+#[expect(clippy::disallowed_methods, reason = "a wait's own clock decides nothing")]
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
 /// A hundred years: longer than any wait, and within reach of every platform's clock.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const FAR: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
