@@ -47,10 +47,8 @@ fn oracle(cases: &[Case]) -> Vec<Value> {
         .spawn()
         .expect("python3 is needed for this test; install it and have it in the PATH");
     let mut input = python.stdin.take().expect("it is piped");
-    let lines: String = cases
-        .iter()
-        .map(|case| format!("{}\n", json!({"json_hex": hex(&case.json), "without": case.without})))
-        .collect();
+    let line = |case: &Case| json!({"json_hex": hex(&case.json), "without": case.without}).to_string();
+    let lines = cases.iter().map(line).collect::<Vec<_>>().join("\n");
     // From a thread of its own: the oracle answers before it has read everything.
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = python.wait_with_output().expect("the oracle runs");
@@ -70,7 +68,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// Splitmix64: every seed gives its own documents, on every machine the same.
@@ -249,29 +247,9 @@ impl Random {
         if self.one_in(25) {
             return self.pick(&["", "a", "/~", "/~2", "/a~"]).to_string();
         }
-        let names = 1 + self.below(3);
-        (0..names)
-            .map(|_| {
-                let name = self.pick(&[
-                    "a",
-                    "b",
-                    "c",
-                    "d",
-                    "",
-                    "0",
-                    "1",
-                    "2",
-                    "00",
-                    "-",
-                    "a~1b",
-                    "m~0n",
-                    "\u{10000}",
-                    "z\n",
-                    "aa",
-                ]);
-                format!("/{name}")
-            })
-            .collect()
+        let names =
+            ["a", "b", "c", "d", "", "0", "1", "2", "00", "-", "a~1b", "m~0n", "\u{10000}", "z\n", "aa"];
+        (0..=self.below(3)).fold(String::new(), |pointer, _| pointer + "/" + self.pick(&names))
     }
 
     /// Changes a few bytes, at any place, to what often breaks a reader.
