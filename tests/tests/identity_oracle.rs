@@ -37,15 +37,16 @@ fn the_library_and_the_oracle_agree_on_every_document() {
     assert!(taken > count / 4 && count - taken > count / 10, "{taken} of {count} documents were taken");
 }
 
+/// Someone who edits a line of the vectors by hand would else bend them to the code.
+#[test]
+fn the_vectors_are_what_the_oracle_writes() {
+    let status = python("make_vectors.py").arg("--check").status().expect(NO_PYTHON);
+    assert!(status.success(), "a file in tests/vectors differs; the message is above");
+}
+
 fn oracle(cases: &[Case]) -> Vec<Value> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/canonical.py");
-    let mut python = Command::new("python3")
-        .arg("-B")
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3 is needed for this test; install it and have it in the PATH");
+    let mut python =
+        python("canonical.py").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect(NO_PYTHON);
     let mut input = python.stdin.take().expect("it is piped");
     let line = |case: &Case| json!({"json_hex": hex(&case.json), "without": case.without}).to_string();
     let lines = cases.iter().map(line).collect::<Vec<_>>().join("\n");
@@ -61,6 +62,15 @@ fn oracle(cases: &[Case]) -> Vec<Value> {
         .collect();
     assert_eq!(answers.len(), cases.len(), "the oracle answered another number of lines");
     answers
+}
+
+const NO_PYTHON: &str = "python3 is needed for this test; install it and have it in the PATH";
+
+fn python(script: &str) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle").join(script);
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(script);
+    command
 }
 
 fn setting(name: &str, default: u64) -> u64 {

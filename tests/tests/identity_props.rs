@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// Made to cost time n squared, or n times the depth, in a reader that is not careful.
+/// Made to cost time n squared in a reader that is not careful: minutes. The bound leaves room for a busy machine.
 #[test]
 fn a_hostile_megabyte_is_read_in_time() {
     let wide = |open: &str, part: &dyn Fn(usize) -> String, close: &str| {
@@ -132,7 +132,7 @@ fn a_hostile_megabyte_is_read_in_time() {
         let read = canonical_json(document.as_bytes(), &pointers);
         let took = start.elapsed();
         println!("document {index}: {} bytes in {took:?}, taken: {}", document.len(), read.is_ok());
-        assert!(took < Duration::from_secs(5), "document {index} took {took:?}");
+        assert!(took < Duration::from_secs(20), "document {index} took {took:?}");
     }
 }
 
