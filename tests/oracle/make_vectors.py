@@ -243,6 +243,7 @@ def canonicals():
         ("left out: everything in it", ["/a"], b'{"a":1}', "{}"),
         ("left out: out of order", ["/c/x"], b'{"d":1,"c":{"z":[{"q":1,"p":2}],"x":{"n":1,"m":2},"a":3},"b":4}',
          '{"b":4,"c":{"a":3,"z":[{"p":2,"q":1}]},"d":1}'),
+        ("left out: one pointer inside another", ["/a", "/a/b"], b'{"a":{"b":1,"c":2},"d":3}', '{"d":3}'),
         ("left out: escapes in pointers", ["/a~1b", "/m~0n", "/~01"], b'{"a/b":1,"m~n":2,"~1":3,"/":4}', '{"/":4}'),
         ("left out: the empty name", ["/"], b'{"":1,"a":2}', '{"a":2}'),
         ("left out: a name of digits", ["/0"], b'{"0":1,"1":2}', '{"1":2}'),

@@ -37,20 +37,19 @@ fn the_library_and_the_oracle_agree_on_every_document() {
     assert!(taken > count / 4 && count - taken > count / 10, "{taken} of {count} documents were taken");
 }
 
+/// Someone who edits a line of the vectors by hand would else bend them to the code.
+#[test]
+fn the_vectors_are_what_the_oracle_writes() {
+    let status = python("make_vectors.py").arg("--check").status().expect(NO_PYTHON);
+    assert!(status.success(), "a file in tests/vectors differs; the message is above");
+}
+
 fn oracle(cases: &[Case]) -> Vec<Value> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/canonical.py");
-    let mut python = Command::new("python3")
-        .arg("-B")
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3 is needed for this test; install it and have it in the PATH");
+    let mut python =
+        python("canonical.py").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect(NO_PYTHON);
     let mut input = python.stdin.take().expect("it is piped");
-    let lines: String = cases
-        .iter()
-        .map(|case| format!("{}\n", json!({"json_hex": hex(&case.json), "without": case.without})))
-        .collect();
+    let line = |case: &Case| json!({"json_hex": hex(&case.json), "without": case.without}).to_string();
+    let lines = cases.iter().map(line).collect::<Vec<_>>().join("\n");
     // From a thread of its own: the oracle answers before it has read everything.
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = python.wait_with_output().expect("the oracle runs");
@@ -65,12 +64,21 @@ fn oracle(cases: &[Case]) -> Vec<Value> {
     answers
 }
 
+const NO_PYTHON: &str = "python3 is needed for this test; install it and have it in the PATH";
+
+fn python(script: &str) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle").join(script);
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(script);
+    command
+}
+
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a setting is a whole number"))
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// Splitmix64: every seed gives its own documents, on every machine the same.
@@ -249,29 +257,9 @@ impl Random {
         if self.one_in(25) {
             return self.pick(&["", "a", "/~", "/~2", "/a~"]).to_string();
         }
-        let names = 1 + self.below(3);
-        (0..names)
-            .map(|_| {
-                let name = self.pick(&[
-                    "a",
-                    "b",
-                    "c",
-                    "d",
-                    "",
-                    "0",
-                    "1",
-                    "2",
-                    "00",
-                    "-",
-                    "a~1b",
-                    "m~0n",
-                    "\u{10000}",
-                    "z\n",
-                    "aa",
-                ]);
-                format!("/{name}")
-            })
-            .collect()
+        let names =
+            ["a", "b", "c", "d", "", "0", "1", "2", "00", "-", "a~1b", "m~0n", "\u{10000}", "z\n", "aa"];
+        (0..=self.below(3)).fold(String::new(), |pointer, _| pointer + "/" + self.pick(&names))
     }
 
     /// Changes a few bytes, at any place, to what often breaks a reader.

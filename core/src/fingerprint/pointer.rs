@@ -24,12 +24,6 @@ pub(super) fn check_order(pointers: &[String]) -> Result<()> {
     Err(Error::invalid("a scheme's JSON pointers are not in order; make the scheme with Scheme::json"))
 }
 
-/// Whether a name on a pointer's way is this index of an array: digits without a leading zero.
-pub(super) fn is_index(name: &str, index: usize) -> bool {
-    let plain = name == "0" || !name.starts_with(['0', '+']);
-    plain && name.parse() == Ok(index)
-}
-
 fn parse(pointer: &str) -> Result<Path> {
     if pointer.len() > POINTER_LEN_MAX {
         return Err(Error::invalid(format!(
@@ -89,13 +83,5 @@ mod tests {
     #[test]
     fn escapes_are_decoded_once() {
         assert_eq!(parse("/a~1b/m~0n/~01/").expect("valid"), ["a/b", "m~n", "~1", ""]);
-    }
-
-    #[test]
-    fn only_the_plain_form_of_an_index_matches() {
-        assert!(is_index("0", 0) && is_index("10", 10));
-        for name in ["00", "01", "+1", "-", "1 ", "", "99999999999999999999"] {
-            assert!(!is_index(name, 0) && !is_index(name, 1), "{name}");
-        }
     }
 }

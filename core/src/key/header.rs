@@ -32,6 +32,16 @@ pub enum HeaderMode {
 }
 
 /// How a server reads the header: which spellings, and how long a key may be.
+///
+/// ```
+/// use keyclaim::key::header::{HEADER_NAME, HeaderError, HeaderRule};
+///
+/// let rule = HeaderRule::default();
+/// let headers: [(&[u8], &[u8]); 2] = [(b"accept", b"*/*"), (b"idempotency-key", b"\"order-7\"")];
+/// let key = rule.find(HEADER_NAME, headers).expect("one header, one key");
+/// assert_eq!(key.as_bytes(), b"order-7");
+/// assert_eq!(rule.find(HEADER_NAME, []), Err(HeaderError::Missing));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HeaderRule {
     mode: HeaderMode,

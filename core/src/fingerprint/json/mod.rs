@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::pointer::{self, is_index};
+use super::pointer;
 use crate::Result;
 use crate::limits::JSON_DEPTH_MAX;
 
@@ -30,6 +30,18 @@ use scan::Scanner;
 /// - a string is its code points as they are, without normalisation; escaped are `"`, `\`, and what is below
 ///   U+0020: as `\b`, `\t`, `\n`, `\f`, `\r`, else as `\u` and four lower-case hex digits
 /// - a member or an element that a pointer names is left out with its name, though it has to be valid
+///
+/// ```
+/// # fn main() -> keyclaim::Result<()> {
+/// use keyclaim::fingerprint::canonical_json;
+///
+/// let first = canonical_json(br#"{"amount": 10.50, "to": "x", "sent_at": 1}"#, &["/sent_at"])?;
+/// let again = canonical_json(br#"{"sent_at":2,"to":"\u0078","amount":1.05e1}"#, &["/sent_at"])?;
+/// assert_eq!(first, br#"{"amount":105e-1,"to":"x"}"#);
+/// assert_eq!(first, again);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// It is not RFC 8785, which reads numbers as floats and so takes two large amounts for one.
 ///
@@ -83,11 +95,13 @@ impl<'a> Canonical<'a> {
     fn array(&mut self, paths: &[&[String]], depth: usize) -> Result<()> {
         self.open(b'[')?;
         let mut kept = 0_usize;
-        for index in 0.. {
+        for index in 0_usize.. {
             if index == 0 && self.scan.take(b']') {
                 break;
             }
-            let (here, left_out) = step(paths, |name| is_index(name, index));
+            // As text, since only the plain form of an index is one (RFC 6901, section 4).
+            let name = if paths.is_empty() { String::new() } else { index.to_string() };
+            let (here, left_out) = step(paths, &name);
             if self.kept(kept, &here, left_out, depth, |_| ())?.is_some() {
                 kept += 1;
             }
@@ -107,7 +121,7 @@ impl<'a> Canonical<'a> {
         let mut done = self.scan.take(b'}');
         while !done {
             let name = self.scan.name()?;
-            let (here, left_out) = step(paths, |other| *other == *name);
+            let (here, left_out) = step(paths, &name);
             let span = self.kept(kept, &here, left_out, depth, |out| {
                 scan::push_string(out, &name);
                 out.push(b':');
@@ -164,12 +178,12 @@ impl<'a> Canonical<'a> {
 }
 
 /// Follows pointers one name further: what is left of those that go on, and whether one ends here.
-fn step<'p>(paths: &[&'p [String]], is_here: impl Fn(&str) -> bool) -> (Vec<&'p [String]>, bool) {
+fn step<'p>(paths: &[&'p [String]], name: &str) -> (Vec<&'p [String]>, bool) {
     let mut here = Vec::new();
     let mut ends = false;
     for path in paths {
-        if let Some((name, rest)) = path.split_first()
-            && is_here(name)
+        if let Some((first, rest)) = path.split_first()
+            && first == name
         {
             ends |= rest.is_empty();
             here.push(rest);

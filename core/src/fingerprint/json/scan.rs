@@ -266,5 +266,7 @@ mod tests {
             let read = super::super::canonical_json(bytes, &[""; 0]);
             assert!(read.is_err(), "{bytes:?}");
         }
+        let error = Scanner::new(b"\xef\xbb\xbf1").err().expect("a mark");
+        assert!(error.message().contains("byte order mark"), "{error}");
     }
 }
