@@ -48,11 +48,7 @@ impl World {
 
     /// What the machine is told.
     pub fn facts(&self) -> Facts {
-        Facts {
-            now_ms: Millis(self.now_ms),
-            next_token: Token(self.next),
-            owner_lives_here: self.owner_here,
-        }
+        Facts { now_ms: Millis(self.now_ms), next_token: Token(self.next), owner_lives_here: self.owner_here }
     }
 
     /// Decides, checks that only a sound record is written, and writes.
@@ -112,6 +108,9 @@ impl World {
     }
 
     /// Says something as the owner of this token.
+    ///
+    /// # Panics
+    /// If the answer is none to an owner.
     pub fn say(&mut self, token: Token, seq: u64, act: Act) -> Result<OwnerAnswer, Refusal> {
         match self.ask(&say(token, seq, act))? {
             Answer::Owner(answer) => Ok(answer),
@@ -120,6 +119,9 @@ impl World {
     }
 
     /// Begins a step as the owner of this token.
+    ///
+    /// # Panics
+    /// If the answer is none to a step.
     pub fn begin(&mut self, token: Token, seq: u64, begin: BeginEffect) -> Result<EffectAnswer, Refusal> {
         match self.say(token, seq, Act::BeginEffect(begin))? {
             OwnerAnswer::Effect(answer) => Ok(answer),

@@ -55,7 +55,7 @@ fn apply(record: &Record, act: &OperatorAct, facts: Facts) -> Result<Option<Reco
             }
             _ => {
                 return Err(Refusal::Invalid(
-                    "only a finished request whose replay window is not over can be extended",
+                    "only a finished request whose replay window is not over can be extended; look it up first",
                 ));
             }
         },
