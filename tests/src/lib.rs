@@ -1,1 +1,3 @@
 //! What crosses modules, processes or languages; the tests themselves are in `tests/`.
+
+pub mod machine_kit;

@@ -3,7 +3,7 @@
 use super::bounds;
 use super::command::{ClaimCommand, Facts};
 use super::decision::{Answer, Changes, Decision, Refusal, Replay, Verdict, Won, WonKind};
-use super::record::{HoldReason, OutcomeClass, Record, State};
+use super::record::{Applied, HoldReason, OutcomeClass, Record, State};
 use crate::limits::POLL_HINT_MS;
 use crate::policy::{Abandoned, AfterWindow, Millis};
 use crate::token::{Generation, Nonce, Token};
@@ -50,9 +50,7 @@ pub(super) fn claim(record: Option<&Record>, claim: &ClaimCommand, facts: Facts)
         })),
         // Held comes before the repeat of a nonce: nobody may run it, not even whoever won it.
         State::Held { reason } => decided(Decision::Held { reason: *reason, token: record.token }),
-        State::InFlight { .. } if record.nonce == Some(claim.nonce) || claim.token == Some(record.token) => {
-            win_again(record, facts)
-        }
+        State::InFlight { .. } if is_asked_again(record, claim) => win_again(record, facts),
         State::InFlight { lease_until_ms, resumable } => match *lease_until_ms {
             None => decided(in_flight(None, facts)),
             Some(until_ms) if facts.now_ms < until_ms => decided(in_flight(Some(until_ms), facts)),
@@ -104,7 +102,8 @@ pub(super) fn untold(
     if !matches!(record.state, State::InFlight { .. }) {
         return Verdict::says(Answer::Nothing);
     }
-    if let Some(before) = before {
+    // Going back would forget the writes that this win committed.
+    if let Some(before) = before.filter(|before| before.wrote == record.wrote) {
         return Verdict::puts(before.clone(), Ok(Answer::Undone));
     }
     if record.attempt == 1 && !record.has_recorded() {
@@ -112,7 +111,7 @@ pub(super) fn untold(
     }
     // Nobody ran this attempt, so whatever the abandoned policy says, the next one may run.
     let mut record = record.clone();
-    record.state = State::InFlight { lease_until_ms: Some(facts.now_ms), resumable: true };
+    record.state = State::InFlight { lease_until_ms: Some(ended_at(&record, facts.now_ms)), resumable: true };
     Verdict::puts(record, Ok(Answer::Undone))
 }
 
@@ -161,13 +160,16 @@ fn next_attempt(record: &Record, nonce: Nonce, lease_ms: Option<Millis>, facts: 
     record
 }
 
-/// The same win told again. Only the lease moves, and never backwards.
+/// The same win told again. The lease moves, never backwards, and from now on somebody was told.
 fn win_again(record: &Record, facts: Facts) -> Verdict {
     let mut again = record.clone();
-    if let State::InFlight { lease_until_ms: Some(until_ms), .. } = &mut again.state
-        && let Some(renewed_ms) = lease_until(facts.now_ms, record.policy.lease_ms)
-    {
-        *until_ms = renewed_ms.max(*until_ms);
+    // The first call may still be reported as untold; that must not undo what this call is told (P1).
+    again.last = again.last.or(Some(Applied::TOLD_AGAIN));
+    if let State::InFlight { lease_until_ms, resumable } = &mut again.state {
+        *resumable = false;
+        if let (Some(until_ms), Some(lease_ms)) = (*lease_until_ms, record.policy.lease_ms) {
+            *lease_until_ms = Some(facts.now_ms.plus(lease_ms).max(until_ms));
+        }
     }
     let answer = Answer::Decision(Decision::Won(told(&again, WonKind::Again)));
     if again == *record { Verdict::says(answer) } else { Verdict::puts(again, Ok(answer)) }
@@ -203,6 +205,13 @@ fn hold(record: &Record, reason: HoldReason, facts: Facts) -> Verdict {
     Verdict::puts(record, Ok(answer))
 }
 
+/// Whether the caller owns the attempt that runs. One that ended by command runs no more and has no
+/// nonce: what follows it is for the abandoned policy, even if its own caller asks.
+fn is_asked_again(record: &Record, claim: &ClaimCommand) -> bool {
+    let Some(nonce) = record.nonce else { return false };
+    nonce == claim.nonce || claim.token == Some(record.token)
+}
+
 fn may_be_taken_over(record: &Record, resumable: bool) -> bool {
     resumable || record.has_recorded() || record.policy.abandoned == Abandoned::Rerun
 }
@@ -215,6 +224,11 @@ fn in_flight(lease_until_ms: Option<Millis>, facts: Facts) -> Decision {
 
 pub(super) fn lease_until(now_ms: Millis, lease_ms: Option<Millis>) -> Option<Millis> {
     lease_ms.map(|lease_ms| now_ms.plus(lease_ms))
+}
+
+/// When an attempt that ends now is over: not before the step that may still be running must have ended.
+pub(super) fn ended_at(record: &Record, now_ms: Millis) -> Millis {
+    record.open_step().map_or(now_ms, |(_, until_ms)| until_ms.max(now_ms))
 }
 
 fn decided(decision: Decision) -> Verdict {

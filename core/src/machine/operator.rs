@@ -1,5 +1,6 @@
 //! What a person may decide: compare the token it saw, then act under a new one.
 
+use super::claim::ended_at;
 use super::command::{Facts, OperatorAct, OperatorCommand};
 use super::decision::{Answer, Present, Refusal, Verdict};
 use super::record::{Record, State};
@@ -45,7 +46,8 @@ fn apply(record: &Record, act: &OperatorAct, facts: Facts) -> Result<Option<Reco
             if let Some(result) = result {
                 steps::finish(&mut next, None, result)?;
             }
-            next.state = State::InFlight { lease_until_ms: Some(facts.now_ms), resumable: true };
+            let over_ms = ended_at(&next, facts.now_ms);
+            next.state = State::InFlight { lease_until_ms: Some(over_ms), resumable: true };
         }
         OperatorAct::ExtendWindow(span_ms) => match &mut next.state {
             State::Complete { window_until_ms, .. } if facts.now_ms < *window_until_ms => {
@@ -53,7 +55,7 @@ fn apply(record: &Record, act: &OperatorAct, facts: Facts) -> Result<Option<Reco
             }
             _ => {
                 return Err(Refusal::Invalid(
-                    "only a finished request whose replay window is not over can be extended",
+                    "only a finished request whose replay window is not over can be extended; look it up first",
                 ));
             }
         },

@@ -1,6 +1,6 @@
 //! What the owner of an attempt may say, and what becomes of it.
 
-use super::claim::lease_until;
+use super::claim::{ended_at, lease_until};
 use super::command::{Act, Facts, OwnerCommand};
 use super::decision::{Answer, EffectAnswer, OwnerAnswer, Present, Refusal, Verdict};
 use super::record::{Applied, HoldReason, Outcome, OutcomeClass, Point, Record, State};
@@ -42,7 +42,7 @@ pub(super) fn owner(record: Option<&Record>, command: &OwnerCommand, facts: Fact
 /// The same command asked again gets the same answer and writes nothing; its number with other
 /// content is refused. A renewal has no number: it records an instant and may be repeated freely.
 fn repeated(record: &Record, command: &OwnerCommand) -> Option<Verdict> {
-    let last = record.last.filter(|last| last.seq == command.seq)?;
+    let last = record.last.filter(|last| last.seq > 0 && last.seq == command.seq)?;
     if matches!(command.act, Act::Renew { .. }) {
         return None;
     }
@@ -112,7 +112,7 @@ fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
             Verdict::deletes(Answer::Owner(OwnerAnswer::Released))
         }
         Act::Release | Act::Abandon => {
-            end_lease(&mut next, facts.now_ms);
+            end_attempt(&mut next, facts.now_ms);
             puts(next, OwnerAnswer::Abandoned)
         }
         Act::Hold { reason } => {
@@ -169,11 +169,12 @@ pub(super) fn complete(record: &mut Record, outcome: &Outcome, now_ms: Millis) {
     };
 }
 
-/// The lease ends now, or when the step that is still running must have ended.
-fn end_lease(record: &mut Record, now_ms: Millis) {
-    let open_until_ms = record.open_step().map(|(_, until_ms)| until_ms).unwrap_or_default();
+/// The attempt ends, so that nobody owns it by its nonce any more.
+fn end_attempt(record: &mut Record, now_ms: Millis) {
+    record.nonce = None;
+    let over_ms = ended_at(record, now_ms);
     if let State::InFlight { lease_until_ms, .. } = &mut record.state {
-        *lease_until_ms = Some(now_ms.max(open_until_ms));
+        *lease_until_ms = Some(over_ms);
     }
 }
 

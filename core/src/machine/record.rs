@@ -18,7 +18,7 @@ pub struct Record {
     pub token: Token,
     /// Which attempt of the generation this is, from 1.
     pub attempt: u32,
-    /// The nonce of the claim call that won the current attempt; none after an operator command.
+    /// The nonce of the claim call that won the current attempt; none once it ended by command.
     pub nonce: Option<Nonce>,
     /// What was asked for, so that another request with the same key is told apart.
     pub fingerprint: Fingerprint,
@@ -200,6 +200,11 @@ pub enum StepProgress {
 /// Bytes, encoded in one piece.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Blob(pub Vec<u8>);
+
+impl Applied {
+    /// No command yet, but the win was told a second time. No command has the number 0.
+    pub(crate) const TOLD_AGAIN: Self = Self { seq: 0, digest: [0; 16] };
+}
 
 impl Record {
     /// Whether anything was recorded that a rerun would lose: a recovery point, a step or writes.
