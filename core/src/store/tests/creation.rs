@@ -44,24 +44,24 @@ fn a_failed_creation_leaves_nothing() {
 #[test]
 fn a_creation_that_fails_at_any_operation_leaves_nothing_or_a_whole_store() {
     let mut failures = 0;
-    for op in [Op::Read, Op::Write, Op::SetLen, Op::Sync] {
-        for errno in [Errno::NOSPC, Errno::IO] {
-            for nth in 1.. {
-                let (folder, path) = folder();
-                let faults = Faults::default();
-                faults.add(Fault { op, nth, from_then_on: false, done: false, errno: errno.raw_os_error() });
-                let options = Options { faults: faults.clone(), ..Options::default() };
-                let result = file::open(&path, &options, &Small);
-                let Err(error) = result else { break };
-                failures += 1;
-                assert_eq!(error.kind(), ErrorKind::Poisoned, "{op:?} {nth}: {error:?}");
-                assert!(names(&folder).iter().all(|name| name == "store"), "{:?}", names(&folder));
-                let store = open(&path).expect("nothing there, or a whole store");
-                put(&store, b"row").expect("a healthy disk");
-            }
+    for (op, errno) in
+        [(Op::Read, Errno::IO), (Op::Write, Errno::NOSPC), (Op::SetLen, Errno::NOSPC), (Op::Sync, Errno::IO)]
+    {
+        for nth in 1.. {
+            let (folder, path) = folder();
+            let faults = Faults::default();
+            faults.add(Fault { op, nth, from_then_on: false, done: false, errno: errno.raw_os_error() });
+            let options = Options { faults: faults.clone(), ..Options::default() };
+            let result = file::open(&path, &options, &Small);
+            let Err(error) = result else { break };
+            failures += 1;
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{op:?} {nth}: {error:?}");
+            assert!(names(&folder).iter().all(|name| name == "store"), "{:?}", names(&folder));
+            let store = open(&path).expect("nothing there, or a whole store");
+            put(&store, b"row").expect("a healthy disk");
         }
     }
-    assert!(failures > 20, "only {failures} operations could fail");
+    assert!(failures > 15, "only {failures} operations could fail");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_crash_during_creation_leaves_no_file_at_the_path() {
 
 #[test]
 fn of_racing_creators_one_makes_the_store_and_all_use_it() {
-    for _ in 0..20 {
+    for _ in 0..8 {
         let (folder, path) = folder();
         let start = Barrier::new(4);
         thread::scope(|scope| {

@@ -108,7 +108,7 @@ fn a_store_that_was_not_closed_opens_as_it_was() {
     let (folder, path) = folder();
     let live = folder.path().join("live");
     let store = open(&live).expect("new");
-    for row in 0..100_u8 {
+    for row in 0..30_u8 {
         put(&store, &[row]).expect("a healthy disk");
         // What a crash leaves: a copy of the file while it is open.
         fs::copy(&live, &path).expect("copy");

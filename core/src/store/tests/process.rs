@@ -5,11 +5,14 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fork::Fork;
-use redb::{Database, ReadableDatabase, WriteTransaction};
+use redb::backends::InMemoryBackend;
+use redb::{Database, ReadableDatabase, StorageBackend, WriteTransaction};
 
 use super::{ROWS, Small, Store, folder, has, helper as start, open, put, refusal};
 use crate::store::backend::Backend;
@@ -27,6 +30,7 @@ fn helper() {
         "crash-in-creation" => drop(file::open(&path, &Options::default(), &Crashing)),
         "hold" => hold(&path),
         "fork" => fork_and_go_on(&path),
+        "fork-inside" => fork_inside_redb(),
         "fork-bare" => fork_bare_and_go_on(&path),
         other => panic!("no role {other}"),
     }
@@ -83,6 +87,64 @@ fn fork_and_go_on(path: &Path) {
     assert!(!has(&store, b"child"));
 }
 
+/// A backend whose reads wait, once told to: a thread that reads is inside redb until the process ends.
+#[derive(Debug, Default)]
+struct Slow {
+    inner: InMemoryBackend,
+    waits: Arc<AtomicBool>,
+    reached: Arc<AtomicBool>,
+}
+
+impl StorageBackend for Slow {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        while self.waits.load(Ordering::Acquire) {
+            self.reached.store(true, Ordering::Release);
+            thread::sleep(Duration::from_millis(1));
+        }
+        StorageBackend::read(&self.inner, offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        StorageBackend::write(&self.inner, offset, data)
+    }
+}
+
+/// Forks while another thread is inside redb, whose locks are then held for ever in the child.
+fn fork_inside_redb() {
+    let slow = Slow::default();
+    let (waits, reached) = (Arc::clone(&slow.waits), Arc::clone(&slow.reached));
+    // No cache, so that a read reaches the backend.
+    let options = Options { cache_len: 0, ..Options::default() };
+    let mut slot = Some(file::on_backend(Box::new(slow), &options, &Small).expect("memory"));
+    put(slot.as_ref().expect("open"), b"row").expect("memory");
+    let txn = slot.as_ref().expect("open").db.begin_read().expect("memory");
+    waits.store(true, Ordering::Release);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let rows = txn.open_table(ROWS).expect("memory");
+            rows.get(&b"row"[..]).expect("memory").expect("there");
+        });
+        while !reached.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        in_child(|| drop(slot.take()));
+        waits.store(false, Ordering::Release);
+    });
+    put(slot.as_ref().expect("open"), b"more").expect("memory");
+}
+
 /// The same with a bare redb database, which has only the backend to protect it.
 fn fork_bare_and_go_on(path: &Path) {
     drop(open(path).expect("nobody else has it"));
@@ -125,10 +187,17 @@ fn goes_on(store: &Store, row: &[u8], path: &Path) {
 fn in_child(f: impl FnOnce()) {
     match fork::fork().expect("there is room for a process") {
         Fork::Child => {
+            // A child that hangs ends itself: its parent, if killed, could not.
+            thread::spawn(|| {
+                thread::sleep(Duration::from_secs(20));
+                process::abort();
+            });
             let result = panic::catch_unwind(AssertUnwindSafe(f));
             process::exit(i32::from(result.is_err()));
         }
-        Fork::Parent(pid) => assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child panicked"),
+        Fork::Parent(pid) => {
+            assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child hung or panicked")
+        }
     }
 }
 
@@ -180,11 +249,19 @@ fn a_killed_process_leaves_a_store_that_opens() {
 
 #[test]
 fn a_forked_child_harms_nothing_whatever_it_does() {
-    for role in ["fork", "fork-bare"] {
+    for role in ["fork", "fork-bare", "fork-inside"] {
         let (_folder, path) = folder();
         let mut other = start(role, &path);
-        let mut output = String::new();
-        other.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
-        assert!(other.wait().expect("it ends").success(), "{role}: {output}");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            match other.try_wait().expect("ours") {
+                Some(status) => break status,
+                None if Instant::now() > deadline => {
+                    break other.kill().and_then(|()| other.wait()).expect("ours");
+                }
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert!(status.success(), "{role}: {status}");
     }
 }
