@@ -127,9 +127,9 @@ fn fork_inside_redb() {
     let (waits, reached) = (Arc::clone(&slow.waits), Arc::clone(&slow.reached));
     // No cache, so that a read reaches the backend.
     let options = Options { cache_len: 0, ..Options::default() };
-    let mut slot = Some(file::on_backend(Box::new(slow), &options, &Small).expect("memory"));
-    put(slot.as_ref().expect("open"), b"row").expect("memory");
-    let txn = slot.as_ref().expect("open").db.begin_read().expect("memory");
+    let mut opened = Some(file::on_backend(Box::new(slow), &options, &Small).expect("memory"));
+    put(opened.as_ref().expect("open"), b"row").expect("memory");
+    let txn = opened.as_ref().expect("open").db.begin_read().expect("memory");
     waits.store(true, Ordering::Release);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -139,10 +139,10 @@ fn fork_inside_redb() {
         while !reached.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(1));
         }
-        in_child(|| drop(slot.take()));
+        in_child(|| drop(opened.take()));
         waits.store(false, Ordering::Release);
     });
-    put(slot.as_ref().expect("open"), b"more").expect("memory");
+    put(opened.as_ref().expect("open"), b"more").expect("memory");
 }
 
 /// The same with a bare redb database, which has only the backend to protect it.
@@ -196,7 +196,7 @@ fn in_child(f: impl FnOnce()) {
             process::exit(i32::from(result.is_err()));
         }
         Fork::Parent(pid) => {
-            assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child hung or panicked")
+            assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child hung or panicked");
         }
     }
 }
@@ -228,7 +228,7 @@ fn a_restart_waits_for_the_older_process() {
     thread::scope(|scope| {
         let options = Options::default();
         let waiting =
-            scope.spawn(|| file::open_wait(&path, &Options::default(), &Small, Duration::from_secs(60)));
+            scope.spawn(|| file::open_wait(&path, &Options::default(), &Small, Duration::from_mins(1)));
         thread::sleep(Duration::from_millis(100));
         assert!(file::open(&path, &options, &Small).is_err() && !waiting.is_finished());
         drop(other.stdin.take());
@@ -252,7 +252,7 @@ fn a_forked_child_harms_nothing_whatever_it_does() {
     for role in ["fork", "fork-bare", "fork-inside"] {
         let (_folder, path) = folder();
         let mut other = start(role, &path);
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         let status = loop {
             match other.try_wait().expect("ours") {
                 Some(status) => break status,
