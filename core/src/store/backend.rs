@@ -278,7 +278,10 @@ impl Guarded {
     }
 
     /// Does one thing, or fails as a test said.
-    #[cfg_attr(not(any(test, feature = "testing")), allow(clippy::unused_self))]
+    #[cfg_attr(
+        not(any(test, feature = "testing")),
+        allow(clippy::unused_self, reason = "only tests have faults")
+    )]
     fn run<R>(&self, op: Op, f: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         #[cfg(any(test, feature = "testing"))]
         return self.faults.run(op, f);

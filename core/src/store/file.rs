@@ -343,7 +343,10 @@ impl Options {
         builder
     }
 
-    #[cfg_attr(not(any(test, feature = "testing")), allow(clippy::unused_self))]
+    #[cfg_attr(
+        not(any(test, feature = "testing")),
+        allow(clippy::unused_self, reason = "only tests have faults")
+    )]
     pub(super) fn guard(&self, backend: Backend) -> Backend {
         #[cfg(any(test, feature = "testing"))]
         let backend = backend.with_faults(&self.faults);

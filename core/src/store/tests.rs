@@ -91,7 +91,7 @@ fn names(folder: &TempDir) -> Vec<String> {
 /// Starts this test program again as another process that runs only `process::helper`.
 fn helper(role: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "store::tests::process::helper", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "store::tests::process::helper", "--nocapture", "--test-threads=1"])
         .env("KEYCLAIM_TEST_ROLE", role)
         .env("KEYCLAIM_TEST_PATH", path)
         .stdin(Stdio::piped())

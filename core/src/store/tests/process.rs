@@ -20,11 +20,10 @@ use crate::store::fault::before_commit;
 use crate::store::file::{self, Format, Options};
 use crate::{ErrorKind, Result};
 
-/// What the other processes of these tests do; run by [`super::helper`] only.
+/// What the other processes of these tests do, when [`super::helper`] starts them; nothing otherwise.
 #[test]
-#[ignore = "the other process of the tests here; they start it themselves"]
 fn helper() {
-    let role = std::env::var("KEYCLAIM_TEST_ROLE").expect("started by a test");
+    let Ok(role) = std::env::var("KEYCLAIM_TEST_ROLE") else { return };
     let path = PathBuf::from(std::env::var_os("KEYCLAIM_TEST_PATH").expect("started by a test"));
     match role.as_str() {
         "crash-in-creation" => drop(file::open(&path, &Options::default(), &Crashing)),
