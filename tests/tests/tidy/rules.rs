@@ -6,15 +6,20 @@ use crate::tree::Source;
 
 /// The files that the `mod` items and `include!`s of a source name: each place where one may lie.
 ///
-/// A `mod` inside an inline module is looked for where it does not lie, so its file counts as an orphan: write
-/// the inline module as a file.
+/// A `mod` inside an inline module is looked for in that module's folder, one level deep; deeper ones count as
+/// orphans.
 pub(crate) fn modules_named(text: &str, file: &Path, is_root: bool) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let stem = file.file_stem().unwrap_or_default();
     let inner = if is_root || stem == "mod" { folder.to_path_buf() } else { folder.join(stem) };
     let mut named = Vec::new();
     let mut path_attribute = None;
+    let mut inline = PathBuf::new();
     for line in text.lines().map(code_of) {
+        if line == "}" {
+            inline = PathBuf::new();
+        }
+        let is_outermost = !line.starts_with(' ');
         let line = line.trim();
         if let Some(path) = between(line, "#[path = \"", "\"]") {
             path_attribute = Some(folder.join(path));
@@ -28,12 +33,17 @@ pub(crate) fn modules_named(text: &str, file: &Path, is_root: bool) -> Vec<PathB
             Some(rest) => rest.trim_start(),
             None => item,
         };
-        let Some(name) = item.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else { continue };
+        let Some(name) = item.strip_prefix("mod ") else { continue };
+        if let Some(name) = name.strip_suffix(" {").filter(|_| is_outermost) {
+            inline = PathBuf::from(name);
+        }
+        let Some(name) = name.strip_suffix(';') else { continue };
         if let Some(path) = path_attribute.take() {
             named.push(path);
             continue;
         }
         let name = name.trim_start_matches("r#");
+        let inner = inner.join(&inline);
         named.extend([inner.join(format!("{name}.rs")), inner.join(name).join("mod.rs")]);
     }
     named
@@ -285,6 +295,9 @@ mod tests {
         assert_eq!(named("pub mod r#a;", "src/b/mod.rs", false), ["src/b/a.rs", "src/b/a/mod.rs"]);
         assert_eq!(named("#[path = \"c/d.rs\"]\nmod a;", "t/tidy.rs", true), ["t/c/d.rs"]);
         assert_eq!(named("include!(\"e.rs\");", "t/tidy.rs", true), ["t/e.rs"]);
+        let inline = "mod t {\n    pub mod a;\n}\nmod b;";
+        let inside = ["t/t/a.rs", "t/t/a/mod.rs", "t/b.rs", "t/b/mod.rs"];
+        assert_eq!(named(inline, "t/t.rs", true), inside);
         assert!(named("// mod a;\nmod a { }\nlet module;", "src/lib.rs", true).is_empty());
     }
 
