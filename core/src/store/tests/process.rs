@@ -123,11 +123,11 @@ impl StorageBackend for Slow {
 
 /// Forks while another thread is inside redb, whose locks are then held for ever in the child.
 fn fork_inside_redb() {
-    let slow = Slow::default();
-    let (waits, reached) = (Arc::clone(&slow.waits), Arc::clone(&slow.reached));
+    let backend = Slow::default();
+    let (waits, reached) = (Arc::clone(&backend.waits), Arc::clone(&backend.reached));
     // No cache, so that a read reaches the backend.
     let options = Options { cache_len: 0, ..Options::default() };
-    let mut slot = Some(file::on_backend(Box::new(slow), &options, &Small).expect("memory"));
+    let mut slot = Some(file::on_backend(Box::new(backend), &options, &Small).expect("memory"));
     put(slot.as_ref().expect("open"), b"row").expect("memory");
     let txn = slot.as_ref().expect("open").db.begin_read().expect("memory");
     waits.store(true, Ordering::Release);
@@ -196,7 +196,7 @@ fn in_child(f: impl FnOnce()) {
             process::exit(i32::from(result.is_err()));
         }
         Fork::Parent(pid) => {
-            assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child hung or panicked")
+            assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child hung or panicked");
         }
     }
 }
