@@ -22,6 +22,8 @@ use super::file::{Format, Options, path_fault};
 use crate::{Error, ErrorKind, Result};
 
 /// Makes a store at `path`. If another process made one there first, theirs stays and this is no error.
+///
+/// Its folder entry is made durable by whoever opens it next.
 pub(super) fn create<F: Format>(path: &Path, options: &Options, format: &F) -> Result<()> {
     let temporary = Temporary::new(path)?;
     let file = OpenOptions::new()
@@ -34,8 +36,7 @@ pub(super) fn create<F: Format>(path: &Path, options: &Options, format: &F) -> R
     build(&temporary, &file, options, format)?;
     file.sync_all().map_err(io_fault)?;
     drop(file);
-    publish(&temporary.0, path)?;
-    sync_folder(path)
+    publish(&temporary.0, path)
 }
 
 /// Makes the tables of a new store and makes them durable.

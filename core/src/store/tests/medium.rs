@@ -1,13 +1,14 @@
 //! A medium that fails, a store that was not closed, and what is counted.
 
 use std::fs;
+use std::io::IoSliceMut;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redb::{Durability, StorageBackend};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tempfile::TempDir;
 
 use super::{ROWS, Small, Store, folder, has, made, open, put};
@@ -89,6 +90,42 @@ fn an_opening_that_fails_halfway_through_its_writes_opens_the_next_time() {
         }
     }
     assert!(failures >= 3, "{failures}");
+}
+
+#[test]
+fn an_opening_writes_in_the_end_what_redb_would_have_written() {
+    let (folder, path) = folder();
+    let copy = folder.path().join("copy");
+    // Closed, and as a crash leaves it: the second has more to write.
+    made(&path);
+    for crashed in [false, true] {
+        fs::copy(&path, &copy).expect("copy");
+        let before = fs::read(&path).expect("there");
+        let store = open(&path).expect("ours");
+        let bare = redb::Database::open(&copy).expect("ours");
+        let after = fs::read(&path).expect("there");
+        assert!(after == fs::read(&copy).expect("there"), "crashed: {crashed}");
+        assert!(crashed || after != before, "redb marks a file that is open");
+        drop((store, bare));
+        fs::write(&path, after).expect("as it was while open");
+    }
+}
+
+#[test]
+fn dropped_pages_are_read_from_the_disk_again() {
+    let (_folder, path) = folder();
+    fs::write(&path, [7; 8192]).expect("written, and waiting to reach the disk");
+    let file = fs::File::open(&path).expect("there");
+    let is_cached = || match preadv2(&file, &mut [IoSliceMut::new(&mut [0; 8192])], 0, ReadWriteFlags::NOWAIT)
+    {
+        Ok(_) => Some(true),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    };
+    // Some file systems do not tell, or are nothing but cache.
+    let Some(true) = is_cached() else { return };
+    file::drop_page_cache(&path).expect("there");
+    assert_eq!(is_cached(), Some(false));
 }
 
 #[test]

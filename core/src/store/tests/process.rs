@@ -122,13 +122,13 @@ impl StorageBackend for Slow {
 
 /// Forks while another thread is inside redb, whose locks are then held for ever in the child.
 fn fork_inside_redb() {
-    let slow = Slow::default();
-    let (waits, reached) = (Arc::clone(&slow.waits), Arc::clone(&slow.reached));
+    let backend = Slow::default();
+    let (waits, reached) = (Arc::clone(&backend.waits), Arc::clone(&backend.reached));
     // No cache, so that a read reaches the backend.
     let options = Options { cache_len: 0, ..Options::default() };
-    let mut opened = Some(file::on_backend(Box::new(slow), &options, &Small).expect("memory"));
-    put(opened.as_ref().expect("open"), b"row").expect("memory");
-    let txn = opened.as_ref().expect("open").db.begin_read().expect("memory");
+    let mut slot = Some(file::on_backend(Box::new(backend), &options, &Small).expect("memory"));
+    put(slot.as_ref().expect("open"), b"row").expect("memory");
+    let txn = slot.as_ref().expect("open").db.begin_read().expect("memory");
     waits.store(true, Ordering::Release);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -138,10 +138,10 @@ fn fork_inside_redb() {
         while !reached.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(1));
         }
-        in_child(|| drop(opened.take()));
+        in_child(|| drop(slot.take()));
         waits.store(false, Ordering::Release);
     });
-    put(opened.as_ref().expect("open"), b"more").expect("memory");
+    put(slot.as_ref().expect("open"), b"more").expect("memory");
 }
 
 /// The same with a bare redb database, which has only the backend to protect it.
