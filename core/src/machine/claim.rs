@@ -96,7 +96,9 @@ pub(super) fn untold(
     before: Option<&Record>,
     facts: Facts,
 ) -> Verdict {
-    let Some(record) = record.filter(|record| record.token == token && record.last.is_none()) else {
+    // Only a win has a nonce: an operator's token was never won, so it cannot be let go of.
+    let untold = |record: &&Record| record.token == token && record.nonce.is_some() && record.last.is_none();
+    let Some(record) = record.filter(untold) else {
         return Verdict::says(Answer::Nothing);
     };
     if !matches!(record.state, State::InFlight { .. }) {
