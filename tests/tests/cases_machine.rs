@@ -95,7 +95,7 @@ fn a_takeover_gets_the_recovery_point_and_the_steps() {
 /// settings: changing one moves the other's deadline by nothing.
 #[test]
 fn lease_and_window_are_separate_settings() {
-    let day = Duration::from_secs(86_400);
+    let day = Duration::from_hours(24);
     let long = policy(Abandoned::Rerun).replay_window(day).expect("in range");
     let mut world = World::new();
     claim_under(&mut world, 1, long);
@@ -312,7 +312,7 @@ fn a_delayed_renewal_does_not_steal_the_lease_back() {
 #[test]
 fn the_lease_is_set_per_claim_and_covers_a_steps_limit() {
     let mut world = World::new();
-    let hour = policy(Abandoned::Rerun).lease(Duration::from_secs(3_600)).expect("in range");
+    let hour = policy(Abandoned::Rerun).lease(Duration::from_hours(1)).expect("in range");
     claim_under(&mut world, 1, hour);
     world.now_ms += 3_600_000 - 1;
     assert!(matches!(world.claim(2), Decision::InFlight { .. }));

@@ -5,16 +5,17 @@
 //! and go on with an old token after they were overtaken. The invariants are kept by a second book,
 //! [`Ghost`], which is written from what was answered and never from the record.
 
-mod histories {
-    pub(crate) mod ghost;
-    pub(crate) mod moves;
-}
+#[path = "histories/ghost.rs"]
+mod ghost;
+#[path = "histories/moves.rs"]
+mod moves;
 
 use std::collections::HashSet;
 use std::time::Instant;
 
-use histories::moves::{Move, Node};
 use keyclaim::Abandoned;
+
+use moves::{Move, Node};
 
 const DEPTH: usize = 6;
 

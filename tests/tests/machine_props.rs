@@ -1,17 +1,18 @@
 //! Random commands at random times, up to the end of time: nothing panics, only sound records are
 //! written, and every answer is the one that a naive model gives.
 
-mod machine_props {
-    pub(crate) mod commands;
-    pub(crate) mod model;
-}
+#[path = "machine_props/commands.rs"]
+mod commands;
+#[path = "machine_props/model.rs"]
+mod model;
 
 use keyclaim::machine::{Answer, Change, Command, Decision, Refusal, WonKind, decide};
 use keyclaim::{Abandoned, AfterWindow};
 use keyclaim_tests::machine_kit::World;
-use machine_props::commands::{self, Shape, Turn};
-use machine_props::model::Model;
 use proptest::prelude::*;
+
+use commands::{Shape, Turn};
+use model::Model;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]

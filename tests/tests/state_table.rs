@@ -7,19 +7,21 @@
 //! record is deleted; nothing means that nothing is written. The values that are written are checked in
 //! `state_table/describe.rs`. Every combination must be covered by exactly one row.
 
-mod state_table {
-    pub(crate) mod commands;
-    pub(crate) mod describe;
-    pub(crate) mod states;
-}
+#[path = "state_table/commands.rs"]
+mod commands;
+#[path = "state_table/describe.rs"]
+mod describe;
+#[path = "state_table/states.rs"]
+mod states;
 
 use std::collections::BTreeMap;
 
 use keyclaim::machine::{Facts, decide};
 use keyclaim::{Millis, Token};
-use state_table::commands::{self, Asked};
-use state_table::describe::describe;
-use state_table::states::{self, Situation};
+
+use commands::Asked;
+use describe::describe;
+use states::Situation;
 
 const TABLE: &str = include_str!("state_table/table.txt");
 
