@@ -1,0 +1,57 @@
+//! What the state table's fixtures do not reach: a lease that a step has made longer, and an
+//! attempt that enters at a recovery point.
+
+use keyclaim::Millis;
+use keyclaim::machine::{Act, BeginEffect, EffectAnswer, InDoubt, OwnerAnswer};
+use keyclaim_tests::machine_kit::{LEASE, T0, World, begin, bytes, checkpoint, done, renew};
+
+const LONG: u64 = 4 * LEASE;
+
+/// A claim whose step, finished early, has left it a lease of [`LONG`].
+fn with_a_long_lease() -> (World, keyclaim::Token) {
+    let mut world = World::new();
+    let won = world.win(1);
+    let pay = BeginEffect { limit_ms: Millis(LONG), ..begin("pay", InDoubt::Hold, 0) };
+    world.begin(won.token, 1, pay).expect("runs");
+    world.say(won.token, 2, done("pay")).expect("finished");
+    (world, won.token)
+}
+
+#[test]
+fn a_plain_renewal_never_shortens_a_lease() {
+    let (mut world, token) = with_a_long_lease();
+    let until = Some(Millis(T0 + LONG));
+    assert_eq!(world.say(token, 0, renew()), Ok(OwnerAnswer::Renewed { lease_until_ms: until }));
+}
+
+#[test]
+fn only_a_renewal_that_names_a_length_may_shorten_a_lease() {
+    let (mut world, token) = with_a_long_lease();
+    let named = Act::Renew { lease_ms: Some(Millis(1)) };
+    let until = Some(Millis(T0 + 1));
+    assert_eq!(world.say(token, 0, named), Ok(OwnerAnswer::Renewed { lease_until_ms: until }));
+}
+
+#[test]
+fn a_win_told_again_never_shortens_a_lease() {
+    let (mut world, _) = with_a_long_lease();
+    assert_eq!(world.win(1).lease_until_ms, Some(Millis(T0 + LONG)));
+}
+
+#[test]
+fn an_attempt_that_enters_at_the_recovery_point_meets_the_steps_after_it() {
+    let mut world = World::new();
+    let first = world.win(1);
+    world.begin(first.token, 1, begin("pay", InDoubt::Hold, 0)).expect("runs");
+    world.say(first.token, 2, done("pay")).expect("finished");
+    world.say(first.token, 3, checkpoint(1)).expect("recorded");
+    world.now_ms += LEASE;
+    let second = world.win(2);
+    let mail = begin("mail", InDoubt::Hold, 0);
+    assert!(matches!(world.begin(second.token, 1, mail.clone()), Ok(EffectAnswer::Run { place: 1, .. })));
+    world.say(second.token, 2, done("mail")).expect("finished");
+    world.now_ms += 2 * LEASE;
+    let third = world.win(3);
+    let answer = world.begin(third.token, 1, mail);
+    assert_eq!(answer, Ok(EffectAnswer::Done { place: 1, result: bytes("receipt") }));
+}
