@@ -1,0 +1,79 @@
+//! What to do when the store does not answer: heal it, ask again, and give up in time.
+//!
+//! | kind | what is done here | then |
+//! |---|---|---|
+//! | Unknown | reopen, ask the same again (a claim with its nonce) | 503, or the answer marked `unknown` |
+//! | Poisoned | reopen with backoff, ask again | the same |
+//! | Busy | an owner waits and asks again; a claim does not, its client does | 503 and Retry-After |
+//! | Fenced | nothing: another attempt owns the key, this one's result is dropped | 409 |
+//! | Invalid | nothing: the call is wrong | 400 |
+//! | Closed, Corrupt, Incompatible, Internal | nothing: a person has to look | 503 |
+//!
+//! In no row does a request run without a claim.
+
+use std::time::Duration;
+
+use keyclaim::machine::Decision;
+use keyclaim::{Claim, ClaimRequest, ClaimWait, Error, ErrorKind, Result, Store};
+
+/// How often a command is asked again before its caller is told (arbitrary; some four seconds in all).
+const TRIES: u32 = 8;
+/// The first pause, doubled each time up to the longest (arbitrary).
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Claims, and asks again while the store is in doubt whether the claim was made.
+pub(crate) async fn claim(
+    store: &Store,
+    mut request: ClaimRequest<'_>,
+    wait: &ClaimWait,
+) -> Result<Decision<Claim>> {
+    let mut pause = PAUSE_FIRST;
+    for _ in 1..TRIES {
+        let error = match store.claim_wait_async(&request, wait).await {
+            Err(error) if is_healed_by_reopening(&error) => error,
+            told => return told,
+        };
+        // The nonce says that it is the same call: if it did win, it is told so.
+        if let Some(nonce) = error.nonce() {
+            request = request.nonce(nonce);
+        }
+        heal(store, &error, &mut pause).await;
+    }
+    store.claim_wait_async(&request, wait).await
+}
+
+/// Says an owner's command until its fate is known. Safe to repeat: the store applies it once.
+pub(crate) async fn settle<T, F>(store: &Store, mut say: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut pause = PAUSE_FIRST;
+    for _ in 1..TRIES {
+        match say().await {
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                tokio::time::sleep(error.retry_after().unwrap_or(pause)).await;
+            }
+            Err(error) if is_healed_by_reopening(&error) => heal(store, &error, &mut pause).await,
+            told => return told,
+        }
+    }
+    say().await
+}
+
+fn is_healed_by_reopening(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Poisoned)
+}
+
+/// Opens the store's file again, off the runtime's threads. A store that is well is left alone.
+async fn heal(store: &Store, error: &Error, pause: &mut Duration) {
+    eprintln!("payments: {error}; reopening the store");
+    let store = store.clone();
+    match tokio::task::spawn_blocking(move || store.reopen()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => eprintln!("payments: reopening failed: {error}"),
+        Err(error) => eprintln!("payments: reopening failed: {error}"),
+    }
+    tokio::time::sleep(*pause).await;
+    *pause = (*pause * 2).min(PAUSE_MAX);
+}
