@@ -5,8 +5,7 @@
 CHECK_STEPS = fmt lint unit tidy wasm deny
 
 # What `make test` and .ci/run pass, quickest to fail first. `tidy` is one of the tests that `whole` runs.
-TEST_STEPS = fmt lint unit doc wasm deny whole
-# ADD HERE when core/examples/payments.rs is in: TEST_STEPS += make-run
+TEST_STEPS = fmt lint unit doc wasm deny whole make-run
 
 # Every script in .ci/step.d can be run alone.
 STEPS = $(notdir $(wildcard .ci/step.d/*))
