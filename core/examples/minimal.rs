@@ -20,7 +20,7 @@ fn main() -> keyclaim::Result<()> {
             }
             Decision::Replay(replay) => println!("ran before: answer {} again", replay.response.status),
             Decision::InFlight { retry_after_ms, .. } => println!("ask again in {} ms", retry_after_ms.0),
-            Decision::Mismatch => println!("the key was used for another request: refuse this one"),
+            Decision::Mismatch { .. } => println!("the key was used for another request: refuse this one"),
             Decision::Held { token, .. } => println!("outcome unknown: a person resolves token {token}"),
             Decision::Expired => println!("ran long ago: look the result up, do not run it"),
         }

@@ -105,7 +105,7 @@ impl Counters {
             }
             Decision::Replay(_) => add(&self.replayed),
             Decision::InFlight { .. } => add(&self.in_flight),
-            Decision::Mismatch => add(&self.mismatched),
+            Decision::Mismatch { .. } => add(&self.mismatched),
             Decision::Held { .. } => add(&self.held),
             Decision::Expired => add(&self.expired),
         }

@@ -180,3 +180,42 @@ fn an_empty_header_is_invalid_and_not_missing() {
         assert_eq!(rule.parse([vec![b'k'; len].as_slice()]).is_ok(), fits, "{len} bytes");
     }
 }
+
+/// KC-095. A form derived its key once, and the user edited a field before sending it again. The
+/// second request was refused, rightly. The error had no type, so nobody could tell what to do. A
+/// mismatch is a decision of its own that shows what begins both fingerprints; a new intent gets a
+/// key of its own, which the helpers derive.
+#[test]
+fn a_mismatch_shows_both_requests_and_a_new_intent_has_a_new_key() {
+    let store = Store::in_memory(Options::new(Abandoned::Rerun)).expect("memory");
+    let claim = |key: &Key, payload: &str| {
+        let id = Id::new(Scope::new("form").expect("short"), key.clone());
+        store.claim(&ClaimRequest::new(id, Scheme::Raw, of("/a", payload))).expect("healthy")
+    };
+    let key = mint::for_request(b"intent-1", b"submit").expect("named");
+    assert!(matches!(claim(&key, "first"), Decision::Won(_)));
+    let Decision::Mismatch { stored, asked } = claim(&key, "edited") else { panic!("it was edited") };
+    assert_eq!((stored, asked), (raw("first").prefix(), raw("edited").prefix()));
+    assert_eq!(stored.to_string().len(), 8);
+    let key = mint::for_request(b"intent-2", b"submit").expect("named");
+    assert!(matches!(claim(&key, "edited"), Decision::Won(_)));
+}
+
+/// KC-033, KC-039. A deploy changed how requests are told apart while some were in flight. Their
+/// records' meaning was lost. Every true retry was refused as another request. A record keeps its
+/// scheme, and a retry is compared under that one; only what has no meaning under it is a mismatch.
+#[test]
+fn a_retry_is_compared_under_the_scheme_its_record_was_made_with() {
+    let store = Store::in_memory(Options::new(Abandoned::Rerun)).expect("memory");
+    let canonical = Scheme::json([] as [&str; 0]).expect("no pointers");
+    let claim = |key: &str, scheme: &Scheme, payload: &str| {
+        let id = Id::new(Scope::new("s").expect("short"), Key::new(key).expect("short"));
+        store.claim(&ClaimRequest::new(id, scheme.clone(), of("/a", payload))).expect("healthy").name()
+    };
+    assert_eq!(claim("old", &Scheme::Raw, r#"{"a":1}"#), "won");
+    assert_eq!(claim("old", &canonical, r#"{"a":1}"#), "in_flight");
+    assert_eq!(claim("old", &canonical, r#"{"a":1.0}"#), "mismatch");
+    assert_eq!(claim("new", &canonical, r#"{"a":1}"#), "won");
+    assert_eq!(claim("new", &Scheme::Raw, r#"{ "a": 1.0 }"#), "in_flight");
+    assert_eq!(claim("new", &Scheme::Raw, "no JSON at all"), "mismatch");
+}

@@ -98,7 +98,7 @@ async fn answer(api: Arc<Api>, incoming: Incoming) -> Response {
             refuse(&api, &decision)
         }
         // It ran before, it runs now, it was another request, it is long over: nothing runs.
-        Decision::Replay(_) | Decision::InFlight { .. } | Decision::Mismatch | Decision::Expired => {
+        Decision::Replay(_) | Decision::InFlight { .. } | Decision::Mismatch { .. } | Decision::Expired => {
             refuse(&api, &decision)
         }
     }

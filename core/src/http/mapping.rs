@@ -90,7 +90,7 @@ impl Mapping {
             Decision::Won(_) => return HttpAnswer::Run,
             Decision::Replay(replay) => self.replay(replay),
             Decision::InFlight { retry_after_ms, .. } => self.waiting(Code::Concurrent, *retry_after_ms),
-            Decision::Mismatch => self.problem(Code::Mismatch),
+            Decision::Mismatch { .. } => self.problem(Code::Mismatch),
             Decision::Held { .. } => self.problem(Code::OutcomeUnknown),
             Decision::Expired => self.problem(Code::KeyExpired),
         })

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::*;
+use crate::fingerprint::Prefix;
 use crate::key::header::HeaderRule;
 use crate::machine::{Decision, HoldReason, Present, Won, WonKind};
 use crate::policy::{Abandoned, Millis, Policy};
 use crate::token::{Generation, StoreId, Token};
 use crate::{Error, ErrorKind, Result};
+
+const MISMATCH: Decision = Decision::Mismatch { stored: Prefix([1; 4]), asked: Prefix([2; 4]) };
 
 fn json(response: &HttpResponse<'_>) -> serde_json::Value {
     serde_json::from_slice(&response.body).expect("a problem is JSON")
@@ -37,7 +40,7 @@ fn each_decision_has_its_status_and_code_by_preset() {
     let held = Decision::Held { reason: HoldReason::Owner, token: Token(9) };
     let table = [
         (in_flight(1_000), 409, 409, "concurrent_idempotent_requests"),
-        (Decision::Mismatch, 409, 422, "invalid_idempotent_request"),
+        (MISMATCH, 409, 422, "invalid_idempotent_request"),
         (held, 409, 409, "idempotent_request_outcome_unknown"),
         (Decision::Expired, 410, 410, "idempotency_key_expired"),
     ];
@@ -150,8 +153,8 @@ fn a_result_that_was_not_stored_is_sent_and_marked() {
 fn a_status_set_for_a_code_wins_over_its_preset() -> Result<()> {
     let mapping =
         Mapping::new(Preset::Ietf).with_status(Code::Mismatch, 400)?.with_status(Code::Mismatch, 409)?;
-    assert_eq!(sent(&mapping, &Decision::Mismatch).status, 409);
-    assert_eq!(json(&sent(&mapping, &Decision::Mismatch))["status"], 409);
+    assert_eq!(sent(&mapping, &MISMATCH).status, 409);
+    assert_eq!(json(&sent(&mapping, &MISMATCH))["status"], 409);
     assert!(mapping.rows().all(|(code, status)| status == code.status(Preset::Default)));
     for status in [0, 200, 204, 304, 399, 600] {
         assert!(Mapping::default().with_status(Code::ResponseNotKept, status).is_err(), "{status}");
@@ -178,7 +181,7 @@ fn every_answer_names_the_store_if_told_to() {
     id[3] = 0x01;
     let mapping = Mapping::default().telling_store(StoreId(id)).telling_window();
     let named = Some(&b"ababab01"[..]);
-    assert_eq!(sent(&mapping, &Decision::Mismatch).header(STORE), named);
+    assert_eq!(sent(&mapping, &MISMATCH).header(STORE), named);
     assert_eq!(mapping.failure(&failure(ErrorKind::Closed)).header(STORE), named);
     let policy = Policy::new(Abandoned::Hold).replay_window(Duration::from_millis(86_400_999));
     let lines = mapping.first_answer_lines(&policy.expect("a day is allowed"));

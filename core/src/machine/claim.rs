@@ -32,10 +32,11 @@ pub(super) fn claim(record: Option<&Record>, claim: &ClaimCommand, facts: Facts)
     // The check stands before every row that hands anything out, the repeat of a nonce included:
     // whoever asks for something else is never given this record's right or answer (P7).
     if record.fingerprint.scheme != claim.fingerprint.scheme {
-        return Verdict::says(Answer::OtherScheme(record.fingerprint.scheme.clone()));
+        return Verdict::says(Answer::OtherScheme(record.fingerprint.clone()));
     }
     if record.fingerprint != claim.fingerprint {
-        return decided(Decision::Mismatch);
+        let (stored, asked) = (record.fingerprint.prefix(), claim.fingerprint.prefix());
+        return decided(Decision::Mismatch { stored, asked });
     }
     match &record.state {
         State::Complete { outcome, .. } if outcome.may_be_reattempted() => {

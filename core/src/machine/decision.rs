@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::record::{Blob, HoldReason, OutcomeClass, Point, Record, Response, Step};
-use crate::fingerprint::Scheme;
+use crate::fingerprint::{Fingerprint, Prefix};
 use crate::policy::Millis;
 use crate::token::{Generation, Token};
 
@@ -24,8 +24,13 @@ pub enum Decision<W = Won> {
         /// When the lease is over; none if it ends only by command.
         lease_until_ms: Option<Millis>,
     },
-    /// The key was used for another request.
-    Mismatch,
+    /// The key was used for another request: a new intent needs a new key.
+    Mismatch {
+        /// What begins the fingerprint of the request that used it.
+        stored: Prefix,
+        /// What begins the fingerprint of this one.
+        asked: Prefix,
+    },
     /// The outcome is not known; a person has to resolve it.
     Held {
         /// Why.
@@ -46,7 +51,7 @@ impl<W> Decision<W> {
             Self::InFlight { retry_after_ms, lease_until_ms } => {
                 Decision::InFlight { retry_after_ms, lease_until_ms }
             }
-            Self::Mismatch => Decision::Mismatch,
+            Self::Mismatch { stored, asked } => Decision::Mismatch { stored, asked },
             Self::Held { reason, token } => Decision::Held { reason, token },
             Self::Expired => Decision::Expired,
         }
@@ -58,7 +63,7 @@ impl<W> Decision<W> {
             Self::Won(_) => "won",
             Self::Replay(_) => "replay",
             Self::InFlight { .. } => "in_flight",
-            Self::Mismatch => "mismatch",
+            Self::Mismatch { .. } => "mismatch",
             Self::Held { .. } => "held",
             Self::Expired => "expired",
         }
@@ -122,8 +127,9 @@ pub struct Replay {
 pub enum Answer {
     /// To a claim, and to whoever takes an abandoned one.
     Decision(Decision),
-    /// To a claim whose fingerprint is of another scheme than the record's: compute it under this one and ask again.
-    OtherScheme(Scheme),
+    /// To a claim whose fingerprint is of another scheme than the record's, which is this one: make it
+    /// again under that scheme, and ask again.
+    OtherScheme(Fingerprint),
     /// To an owner whose command was applied.
     Owner(OwnerAnswer),
     /// To an operator whose command was applied: the token that is current from now on.

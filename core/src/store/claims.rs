@@ -14,6 +14,7 @@ use super::timer;
 use super::wait::{Bell, Ringing};
 use super::{Running, Store};
 use crate::claim::Claim;
+use crate::fingerprint::Fingerprint;
 use crate::key::Id;
 use crate::machine::{self, Answer, Change, Command, Decision, Facts};
 use crate::rows;
@@ -224,8 +225,8 @@ impl Asking<'_> {
             })?;
             match answer {
                 None => return Ok(None),
-                Some(Answer::OtherScheme(scheme)) => {
-                    if let Some(mismatch) = self.change_scheme(&scheme) {
+                Some(Answer::OtherScheme(stored)) => {
+                    if let Some(mismatch) = self.change_scheme(&stored) {
                         shared.stats.decision(&mismatch);
                         return Ok(Some(self.give(mismatch)));
                     }
@@ -244,8 +245,8 @@ impl Asking<'_> {
     fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Decision<Claim>>> {
         match reply.and_then(|reply| reply.answer) {
             Ok(Answer::Decision(decision)) => Ok(Some(self.give(decision))),
-            Ok(Answer::OtherScheme(scheme)) => {
-                Ok(self.change_scheme(&scheme).map(|mismatch| self.give(mismatch)))
+            Ok(Answer::OtherScheme(stored)) => {
+                Ok(self.change_scheme(&stored).map(|mismatch| self.give(mismatch)))
             }
             Ok(_) => Err(other_answer()),
             Err(error) if error.kind() == ErrorKind::Unknown => Err(error.asked_with(self.nonce)),
@@ -254,14 +255,18 @@ impl Asking<'_> {
     }
 
     /// Words the claim under a record's scheme; a mismatch if it cannot be, as then it is another request.
-    fn change_scheme(&mut self, scheme: &crate::fingerprint::Scheme) -> Option<Decision> {
-        let Some(fingerprint) = self.request.under(scheme) else {
-            return Some(Decision::Mismatch);
-        };
-        if let Command::Claim(claim) = &mut self.command {
-            claim.fingerprint = fingerprint;
+    fn change_scheme(&mut self, stored: &Fingerprint) -> Option<Decision> {
+        let Command::Claim(claim) = &mut self.command else { return None };
+        match self.request.under(&stored.scheme) {
+            Some(fingerprint) => {
+                claim.fingerprint = fingerprint;
+                None
+            }
+            None => {
+                let (stored, asked) = (stored.prefix(), claim.fingerprint.prefix());
+                Some(Decision::Mismatch { stored, asked })
+            }
         }
-        None
     }
 
     fn give(&self, decision: Decision) -> Decision<Claim> {

@@ -1,6 +1,7 @@
 //! Looking without claiming: one key, or a scope in pages.
 
 use super::Store;
+use crate::fingerprint::Prefix;
 use crate::key::{Id, Key, Scope};
 use crate::limits::{PAGE_READS_MAX, PAGE_ROWS_MAX};
 use crate::machine::{self, HoldReason, OutcomeClass, Record, State, StepProgress};
@@ -19,7 +20,7 @@ pub struct Inspection {
     /// Where it stands.
     pub standing: Standing,
     /// The first digits of its fingerprint, to tell two requests apart.
-    pub fingerprint_prefix: String,
+    pub fingerprint_prefix: Prefix,
     /// The operation's name.
     pub operation: Option<String>,
     /// When the generation began.

@@ -68,8 +68,8 @@ impl Seen<'_> {
             }
             Err(Refusal::StepsChanged) => "StepsChanged",
             Ok(Answer::Decision(decision)) => self.decision(decision),
-            Ok(Answer::OtherScheme(scheme)) => {
-                assert_eq!(Some(scheme), self.before.map(|record| &record.fingerprint.scheme));
+            Ok(Answer::OtherScheme(fingerprint)) => {
+                assert_eq!(Some(fingerprint), self.before.map(|record| &record.fingerprint));
                 "OtherScheme"
             }
             Ok(Answer::Owner(answer)) => self.owner(answer),
@@ -124,7 +124,7 @@ impl Seen<'_> {
                 assert!(retry_after_ms.0 > 0);
                 "InFlight"
             }
-            Decision::Mismatch => "Mismatch",
+            Decision::Mismatch { .. } => "Mismatch",
             Decision::Held { reason, token } => {
                 let record = self.after.expect("what is held is there");
                 assert_eq!((&State::Held { reason: *reason }, record.token), (&record.state, *token));
