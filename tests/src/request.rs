@@ -10,6 +10,9 @@ pub fn id(key: &str) -> Id {
 }
 
 /// The id of this key in this scope.
+///
+/// # Panics
+/// If there can be no such scope or key.
 pub fn id_in(scope: &str, key: &str) -> Id {
     let scope = Scope::new(scope).expect("tests name valid scopes");
     Id::new(scope, Key::new(key).expect("tests name valid keys"))

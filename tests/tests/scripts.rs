@@ -1,5 +1,7 @@
 //! The scripts that every language interprets, run in Rust: their logs match byte for byte.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! One winner (P1): whoever races for a key, in threads or on one thread, in memory or on a file.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

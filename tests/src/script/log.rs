@@ -1,6 +1,6 @@
 //! How answers are logged: a word, then `name=value`, in a fixed order.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 
 use keyclaim::machine::{Body, Replay, Response};
 use keyclaim::machine::{
@@ -22,7 +22,7 @@ impl Log {
     }
 
     pub(super) fn put(mut self, name: &str, value: impl Display) -> Self {
-        self.0.push_str(&format!(" {name}={value}"));
+        write!(self.0, " {name}={value}").expect("a string takes all");
         self
     }
 
@@ -149,7 +149,7 @@ fn bytes(bytes: &[u8]) -> String {
         _ if !bytes.is_empty() && bytes != b"-" && !bytes.starts_with(b"0x") && bytes.iter().all(is_word) => {
             String::from_utf8_lossy(bytes).into_owned()
         }
-        _ => format!("0x{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        _ => bytes.iter().fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
     }
 }
 

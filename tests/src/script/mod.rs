@@ -6,6 +6,7 @@ mod log;
 mod read;
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub fn run(script: &str) -> String {
             Ok(result) => result,
             Err(error) => format!("error {}", error.kind()),
         };
-        log.push_str(&format!("{} {} {result}\n", at + 1, fields.op()));
+        writeln!(log, "{} {} {result}", at + 1, fields.op()).expect("a string takes all");
     }
     log
 }
