@@ -1,3 +1,11 @@
 //! What crosses modules, processes or languages; the tests themselves are in `tests/`.
+//!
+//! Here is what several of them share: requests to claim with, threads that race, futures that run
+//! on one thread, seeded properties, and the scripts that every language interprets.
 
+pub mod block;
 pub mod machine_kit;
+pub mod pool;
+pub mod request;
+pub mod script;
+pub mod seeded;

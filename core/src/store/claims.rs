@@ -257,16 +257,11 @@ impl Asking<'_> {
     /// Words the claim under a record's scheme; a mismatch if it cannot be, as then it is another request.
     fn change_scheme(&mut self, stored: &Fingerprint) -> Option<Decision> {
         let Command::Claim(claim) = &mut self.command else { return None };
-        match self.request.under(&stored.scheme) {
-            Some(fingerprint) => {
-                claim.fingerprint = fingerprint;
-                None
-            }
-            None => {
-                let (stored, asked) = (stored.prefix(), claim.fingerprint.prefix());
-                Some(Decision::Mismatch { stored, asked })
-            }
+        if let Some(fingerprint) = self.request.under(&stored.scheme) {
+            claim.fingerprint = fingerprint;
+            return None;
         }
+        Some(Decision::Mismatch { stored: stored.prefix(), asked: claim.fingerprint.prefix() })
     }
 
     fn give(&self, decision: Decision) -> Decision<Claim> {

@@ -1,0 +1,44 @@
+//! Properties that say how to run them again.
+
+use std::env;
+use std::hash::{BuildHasher, RandomState};
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+
+/// Checks a property for `cases` inputs drawn from the strategy.
+///
+/// `KEYCLAIM_SEED` sets where the inputs come from (a new place each time, if it is not set), and
+/// `KEYCLAIM_CASES` how many there are in place of `cases`. A failure prints the smallest input
+/// found and the line that runs the property again. Threads race anew each time: the same inputs
+/// may need several runs.
+///
+/// # Panics
+/// If the property does not hold.
+pub fn check<S: Strategy>(
+    test: &str,
+    cases: u32,
+    strategy: &S,
+    property: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let seed = number("KEYCLAIM_SEED").unwrap_or_else(|| RandomState::new().hash_one(test));
+    let cases = number("KEYCLAIM_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap_or(u32::MAX));
+    let config = Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        // Enough for a history of some tens of commands; a race that is hard to lose is not shrunk for minutes.
+        max_shrink_iters: 1_000,
+        max_shrink_time: 30_000,
+        ..Config::default()
+    };
+    if let Err(error) = TestRunner::new(config).run(strategy, property) {
+        panic!(
+            "{error}\nreplay: KEYCLAIM_SEED={seed} KEYCLAIM_CASES={cases} cargo test -p keyclaim-tests {test}"
+        );
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok()?.parse().ok()
+}
