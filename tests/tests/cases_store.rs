@@ -22,7 +22,7 @@ use keyclaim_tests::request::{id, id_in, paying, replayed, request, success, won
 
 const LEASE: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(100);
-const HORIZON: Duration = Duration::from_secs(300);
+const HORIZON: Duration = Duration::from_mins(5);
 
 /// A store and the clock it lives by.
 struct World {
@@ -122,7 +122,7 @@ fn callers_that_wait_share_one_result_and_other_requests_do_not() {
             .map(|_| {
                 let store = store.clone();
                 thread::spawn(move || {
-                    let wait = ClaimWait::at_most(Duration::from_secs(60));
+                    let wait = ClaimWait::at_most(Duration::from_mins(1));
                     replayed(store.claim_wait(&request("key"), &wait).unwrap())
                 })
             })
@@ -134,7 +134,9 @@ fn callers_that_wait_share_one_result_and_other_requests_do_not() {
             assert_eq!(decision.unwrap().name(), "mismatch");
         }
         claim.complete(&success("the one result")).unwrap();
-        waiters.into_iter().for_each(|waiter| assert_eq!(waiter.join().unwrap(), b"the one result"));
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), b"the one result");
+        }
     }
     assert!(began.elapsed() < Duration::from_secs(8), "the waiters were not woken by the completion");
 }
@@ -148,7 +150,7 @@ fn a_crashed_attempt_is_resumed_after_its_lease() {
         drop(claim);
         let again = options(&world.clock);
         world.restart(again);
-        world.advance(LEASE - Duration::from_millis(1));
+        world.advance(LEASE.checked_sub(Duration::from_millis(1)).unwrap());
         let Decision::InFlight { retry_after_ms, .. } = world.claim("key") else {
             panic!("the lease is not over");
         };
@@ -170,7 +172,7 @@ fn opening_a_store_ends_no_lease() {
         let again = Options::with_policy(short).clock(Arc::new(world.clock.clone()));
         world.restart(again);
         assert_eq!(world.store.inspect(&id("key")).unwrap(), before);
-        world.advance(LEASE - Duration::from_millis(1));
+        world.advance(LEASE.checked_sub(Duration::from_millis(1)).unwrap());
         assert_eq!(world.claim("key").name(), "in_flight");
     }
 }
@@ -206,7 +208,7 @@ fn whoever_renews_first_keeps_its_claim() {
     for world in World::both() {
         let claim = won(world.claim("key"));
         for _ in 0..5 {
-            world.advance(LEASE - Duration::from_millis(1));
+            world.advance(LEASE.checked_sub(Duration::from_millis(1)).unwrap());
             claim.renew(None).unwrap();
             assert_eq!(world.claim("key").name(), "in_flight");
         }
@@ -263,7 +265,7 @@ fn the_newcomers_lease_does_not_decide() {
             let own = policy(Abandoned::Rerun).lease(Duration::from_millis(newcomer_ms)).unwrap();
             let newcomer = request(key).policy(own);
             drop(won(world.claim(key)));
-            world.advance(LEASE - Duration::from_millis(1));
+            world.advance(LEASE.checked_sub(Duration::from_millis(1)).unwrap());
             assert_eq!(world.store.claim(&newcomer).unwrap().name(), "in_flight");
             world.advance(Duration::from_millis(1));
             let taken = won(world.store.claim(&newcomer).unwrap());
@@ -375,7 +377,7 @@ fn after_its_window_a_key_is_new_or_expired_as_its_policy_says() {
         for decision in every_way(&world.store, &request("refused")) {
             assert_eq!(decision.unwrap().name(), "expired");
         }
-        world.advance(HORIZON - WINDOW);
+        world.advance(HORIZON.checked_sub(WINDOW).unwrap());
         assert_eq!(won(world.claim("refused")).kind(), WonKind::Fresh);
     }
 }

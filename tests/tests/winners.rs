@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 /// As many racers as the largest round has.
 const RACERS_MAX: usize = 64;
-const HOUR: Duration = Duration::from_secs(3_600);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// What a key holds when the race for it begins.
 #[derive(Clone, Copy, Debug)]
@@ -173,9 +173,10 @@ impl Rounds {
             prop_assert!(token < next_token, "two winners hold token {token}");
             let follows = match ending {
                 // Abandoned: the same intent goes on with its next attempt. Released: the key is new.
-                Ending::Abandon => next_generation == generation && next_attempt == attempt + 1,
                 Ending::Release if attempt == 1 => next_generation == next_token && next_attempt == 1,
-                Ending::Release => next_generation == generation && next_attempt == attempt + 1,
+                Ending::Abandon | Ending::Release => {
+                    next_generation == generation && next_attempt == attempt + 1
+                }
                 Ending::Keep | Ending::Complete => false,
             };
             prop_assert!(follows, "{ending:?} gave two winners: {:?}", pair);
@@ -376,7 +377,7 @@ fn siblings_on_one_thread_wait_for_the_one_result() {
         let runs = AtomicUsize::new(0);
         let (store, request, runs) = (&store, &request, &runs);
         let bodies = join_all((0..siblings).map(|sibling| async move {
-            let wait = ClaimWait::at_most(Duration::from_secs(60));
+            let wait = ClaimWait::at_most(Duration::from_mins(1));
             match store.claim_wait_async(request, &wait).await.unwrap() {
                 Decision::Won(claim) => {
                     runs.fetch_add(1, Ordering::Relaxed);
