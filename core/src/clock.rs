@@ -15,6 +15,7 @@
 
 use std::fmt::Debug;
 
+use crate::hash::{Domain, first_bytes};
 use crate::limits::{CLOCK_DISORDER_MS, CLOCK_GAP_MS_DEFAULT};
 use crate::{Error, ErrorKind, Millis, Result};
 
@@ -176,16 +177,13 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECK_LEN] {
-    let mut check = [0; CHECK_LEN];
-    blake3::Hasher::new_derive_key("keyclaim saved store time 1")
-        .update(body)
-        .finalize_xof()
-        .fill(&mut check);
-    check
+    first_bytes(SAVED.hasher().update(body))
 }
 
 const VERSION: u8 = 1;
 const CHECK_LEN: usize = 8;
+
+static SAVED: Domain = Domain::new("keyclaim saved store time 1");
 
 #[cfg(test)]
 mod tests;

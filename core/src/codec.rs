@@ -13,6 +13,7 @@
 
 use bincode::config;
 
+use crate::hash::{Domain, first_bytes};
 use crate::limits::RECORD_LEN_MAX;
 use crate::machine::{Act, Record};
 use crate::{Error, ErrorKind, Result};
@@ -21,6 +22,9 @@ const VERSION: u8 = 1;
 const FLAGS: u8 = 0;
 const CHECKSUM_LEN: usize = 16;
 const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
+
+static RECORD: Domain = Domain::new("keyclaim 2026 record checksum v1");
+static COMMAND: Domain = Domain::new("keyclaim 2026 owner command digest v1");
 
 /// The stored bytes of a record, bound to `place`: the encoded id and, in the archive, its generation.
 ///
@@ -78,9 +82,9 @@ pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
 
 /// 16 bytes that name what an owner said, so that the same command asked again is recognised.
 pub fn digest(act: &Act) -> Result<[u8; 16]> {
-    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 owner command digest v1");
+    let mut hasher = COMMAND.hasher();
     hasher.update(&encode_plain(act)?);
-    Ok(first_16(&hasher))
+    Ok(first_bytes(&hasher))
 }
 
 fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
@@ -89,18 +93,12 @@ fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
 }
 
 fn checksum(place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
-    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 record checksum v1");
+    let mut hasher = RECORD.hasher();
     hasher.update(&[version, flags]);
     hasher.update(&(place.len() as u64).to_le_bytes());
     hasher.update(place);
     hasher.update(payload);
-    first_16(&hasher)
-}
-
-fn first_16(hasher: &blake3::Hasher) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
+    first_bytes(&hasher)
 }
 
 #[cfg(test)]

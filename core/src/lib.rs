@@ -77,6 +77,7 @@ pub mod store;
 #[cfg(feature = "store")]
 mod claim;
 mod error;
+mod hash;
 mod policy;
 #[cfg(feature = "store")]
 mod stats;

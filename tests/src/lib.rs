@@ -3,6 +3,7 @@
 //! Here is what several of them share: requests to claim with, threads that race, futures that run
 //! on one thread, seeded properties, and the scripts that every language interprets.
 
+pub mod bench;
 pub mod block;
 pub mod machine_kit;
 pub mod pool;

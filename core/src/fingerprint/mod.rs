@@ -21,6 +21,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::hash::Domain;
 
 mod json;
 mod media;
@@ -92,7 +93,7 @@ impl Scheme {
     /// (see [`canonical_json`]; an empty payload has none either: use [`Scheme::Raw`] where requests
     /// carry no payload) or the scheme's own pointers are not what [`Scheme::json`] would make of them.
     pub fn fingerprint(&self, request: &Request<'_>) -> Result<Fingerprint> {
-        let mut hasher = Parts(blake3::Hasher::new_derive_key(CONTEXT));
+        let mut hasher = Parts(DOMAIN.hasher());
         let canonical = match self {
             Self::Raw => {
                 hasher.tag(0);
@@ -144,7 +145,7 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-const CONTEXT: &str = "keyclaim 2026-11-30 fingerprint v1";
+static DOMAIN: Domain = Domain::new("keyclaim 2026-11-30 fingerprint v1");
 
 /// Feeds parts to a hash so that no two lists of parts are the same bytes.
 struct Parts(blake3::Hasher);

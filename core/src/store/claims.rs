@@ -98,7 +98,8 @@ impl Store {
             if let Some(decision) = asking.look()? {
                 return Ok(decision);
             }
-            let reply = self.running.shared.ask(Lane::Claims, request.id(), || (asking.command.clone(), ()));
+            let command = asking.named()?;
+            let reply = self.running.shared.ask(Lane::Claims, request.id(), || (command, ()));
             if let Some(decision) = asking.hear(reply)? {
                 return Ok(decision);
             }
@@ -115,7 +116,7 @@ impl Store {
                 return Ok(decision);
             }
             let shared = &self.running.shared;
-            let reply = match shared.ask_later(Lane::Claims, request.id(), asking.command.clone()) {
+            let reply = match shared.ask_later(Lane::Claims, request.id(), asking.named()?) {
                 Ok(taker) => Told { shared, id: request.id(), taker }.await,
                 Err(error) => Err(error),
             };
@@ -168,7 +169,6 @@ impl Store {
 
     fn asking<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Result<Asking<'a>> {
         let shared = &self.running.shared;
-        shared.engine.check()?;
         if request.id().key().as_bytes().len() > shared.options.key_len_max {
             return Err(Error::invalid(format!(
                 "the key has over {} bytes; mint a shorter one",
@@ -180,11 +180,16 @@ impl Store {
                 "the request to store is over the body limit; raise the limit or store less of it",
             ));
         }
-        let nonce = own_nonce(request)?;
         let policy = request.policy_or(shared.options.policy);
-        let command = Command::Claim(request.command(nonce, policy)?);
+        let command = request.command(request.nonce.unwrap_or(UNNAMED), policy)?;
         let id = request.id().encode();
-        Ok(Asking { running: &self.running, request, id, command, nonce, lease_ms: policy.lease_ms })
+        Ok(Asking {
+            running: &self.running,
+            request,
+            id,
+            command: Command::Claim(command),
+            lease_ms: policy.lease_ms,
+        })
     }
 }
 
@@ -194,7 +199,6 @@ struct Asking<'a> {
     request: &'a ClaimRequest<'a>,
     id: Vec<u8>,
     command: Command,
-    nonce: Nonce,
     lease_ms: Option<Millis>,
 }
 
@@ -249,9 +253,21 @@ impl Asking<'_> {
                 Ok(self.change_scheme(&stored).map(|mismatch| self.give(mismatch)))
             }
             Ok(_) => Err(other_answer()),
-            Err(error) if error.kind() == ErrorKind::Unknown => Err(error.asked_with(self.nonce)),
-            Err(error) => Err(error),
+            Err(error) => Err(match &self.command {
+                Command::Claim(claim) if error.kind() == ErrorKind::Unknown => error.asked_with(claim.nonce),
+                _ => error,
+            }),
         }
+    }
+
+    /// What goes to the writer: the claim under a nonce that is this call's own.
+    fn named(&mut self) -> Result<Command> {
+        if let Command::Claim(claim) = &mut self.command
+            && claim.nonce == UNNAMED
+        {
+            claim.nonce = own_nonce(self.request)?;
+        }
+        Ok(self.command.clone())
     }
 
     /// Words the claim under a record's scheme; a mismatch if it cannot be, as then it is another request.
@@ -303,6 +319,10 @@ impl Shared {
         timer::after(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
     }
 }
+
+/// A claim's nonce until it needs one: most are answered by a look, and randomness is a call to the
+/// system. A record with this nonce looks like a win, and any win is left to the writer.
+const UNNAMED: Nonce = Nonce([0; 16]);
 
 fn own_nonce(request: &ClaimRequest<'_>) -> Result<Nonce> {
     request.nonce.map_or_else(Nonce::random, Ok)

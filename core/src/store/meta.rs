@@ -11,6 +11,7 @@ use redb::{ReadableTable, TableError, WriteTransaction};
 use super::fault::before_commit;
 use super::tables::META;
 use crate::clock::Saved;
+use crate::hash::{Domain, first_bytes};
 use crate::{Error, ErrorKind, Result, StoreId, Token};
 
 /// The number of today's format. Every keyclaim opens all older ones and refuses newer ones.
@@ -20,6 +21,8 @@ const KEY_FORMAT: &[u8] = b"format";
 const KEY_STORE_ID: &[u8] = b"store id";
 const KEY_NOW: &[u8] = b"now";
 const SUM_LEN: usize = 8;
+
+static NOW: Domain = Domain::new("keyclaim 2026 meta checksum v1");
 
 /// What changes with every group.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -96,11 +99,7 @@ fn decode(bytes: &[u8]) -> Result<Now> {
 
 /// A flipped bit here could move time or reissue a token, so this row has its own checksum.
 fn sum(bytes: &[u8]) -> [u8; SUM_LEN] {
-    let mut hasher = blake3::Hasher::new_derive_key("keyclaim 2026 meta checksum v1");
-    hasher.update(bytes);
-    let mut sum = [0; SUM_LEN];
-    hasher.finalize_xof().fill(&mut sum);
-    sum
+    first_bytes(NOW.hasher().update(bytes))
 }
 
 fn not_a_store() -> Error {
