@@ -1,5 +1,6 @@
 //! The open database and its health: healthy, poisoned or closed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,6 +20,8 @@ use crate::{Error, ErrorKind, Result, StoreId, Token};
 /// What a store's file holds at its beginning, and how it is recognised.
 pub(super) struct StoreFormat {
     pub(super) new_id: StoreId,
+    /// The only store that will do, when a store is opened again.
+    pub(super) same: Option<StoreId>,
     pub(super) time: Saved,
 }
 
@@ -31,7 +34,16 @@ impl file::Format for StoreFormat {
     }
 
     fn recognise(&self, db: &redb::Database) -> Result<StoreId> {
-        meta::check(db)
+        let id = meta::check(db)?;
+        tables::check_all(db)?;
+        // Refused in here, so that another's file stays as it is.
+        if self.same.is_some_and(|same| same != id) {
+            return Err(Error::new(
+                ErrorKind::Incompatible,
+                "another store is now at the path; close this one and open that, knowing that it has other keys",
+            ));
+        }
+        Ok(id)
     }
 }
 
@@ -90,8 +102,16 @@ impl Engine {
     pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
         let guard = self.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
-        let result =
-            open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows));
+        // redb checks no checksum when it reads, and panics on some damaged pages.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows))
+        }))
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Corrupt,
+                "the store's file is damaged; stop, check the disk, restore a copy",
+            ))
+        });
         if let Err(error) = &result {
             self.poison_if_failed(error);
         }

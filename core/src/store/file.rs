@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) create: bool,
     /// The page cache in bytes.
     pub(crate) cache_len: usize,
+    /// Whether every page is verified first.
+    pub(crate) verify: bool,
     /// Told the progress, 0.0 to 1.0, of a repair after a crash, should one be needed.
     pub(crate) progress: Option<Arc<dyn Fn(f64) + Send + Sync>>,
     /// The faults to inject.
@@ -330,6 +332,7 @@ impl Options {
     pub(super) fn builder(&self) -> redb::Builder {
         let mut builder = Database::builder();
         builder.set_cache_size(self.cache_len);
+        builder.set_check_integrity_on_open(self.verify);
         let progress = self.progress.clone();
         builder.set_repair_callback(move |session| {
             let done = session.progress();
@@ -359,6 +362,7 @@ impl Default for Options {
         Self {
             create: true,
             cache_len: CACHE_LEN_DEFAULT,
+            verify: false,
             progress: None,
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
@@ -382,7 +386,11 @@ impl Handle {
     /// Errors: `Closed` in a forked child, which changes nothing; `Poisoned` if the last flush failed.
     pub(crate) fn close(mut self) -> Result<()> {
         self.state.check_process()?;
-        self.db.take().map_or(Ok(()), |db| db.close().map_err(before_commit))
+        let Some(db) = self.db.take() else { return Ok(()) };
+        // After a panic inside it redb panics again on closing.
+        panic::catch_unwind(AssertUnwindSafe(|| db.close().map_err(before_commit))).unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Poisoned, "redb panicked while it closed the store; check the disk"))
+        })
     }
 }
 
@@ -412,7 +420,11 @@ impl Drop for Handle {
             // Another thread of the parent may have been inside redb at the fork: its locks are held for
             // ever here, and even a drop that the backend refuses could wait for them.
             std::mem::forget(self.db.take());
+            return;
         }
+        // Closing hides errors here, and a panic is one: redb panics if it panicked before.
+        let db = self.db.take();
+        drop(panic::catch_unwind(AssertUnwindSafe(|| drop(db))));
     }
 }
 

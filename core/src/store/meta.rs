@@ -63,6 +63,8 @@ pub(super) fn check(db: &impl redb::ReadableDatabase) -> Result<StoreId> {
         }
         _ => return Err(not_a_store()),
     }
+    // Read in here too, so that a store whose clock is damaged is refused before it is written to.
+    read(&table)?;
     let id = table.get(KEY_STORE_ID).map_err(before_commit)?.ok_or_else(|| damaged("its id is missing"))?;
     id.value().try_into().map(StoreId).map_err(|_| damaged("its id has another length"))
 }

@@ -82,7 +82,7 @@ impl Store {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let (format, reading) = new_format(&clock, &options)?;
+        let (format, reading) = new_format(&clock, &options, None)?;
         let opened = file::open_wait(&path, &options.file(true), &format, options.wait)?;
         let id = opened.found;
         let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
@@ -94,7 +94,7 @@ impl Store {
     /// A store that lives in memory and ends with its last handle: the same engine without a file.
     pub fn in_memory(options: Options) -> Result<Self> {
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let (format, reading) = new_format(&clock, &options)?;
+        let (format, reading) = new_format(&clock, &options, None)?;
         let opened = file::in_memory(&options.file(true), &format)?;
         let id = opened.found;
         let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
@@ -116,7 +116,7 @@ impl Store {
             engine: Engine::new(open),
             writer: Mutex::new(Writer::new()),
             queue: queue::Queue::new(options.queue_len_max),
-            waiters: wait::Waiters::default(),
+            waiters: wait::Waiters::new(),
             live: live::Live::default(),
             stats: crate::stats::Counters::default(),
             options,
@@ -155,17 +155,9 @@ impl Store {
         }
         shared.engine.reopen(|| {
             file::drop_page_cache(path)?;
-            let (format, _) = new_format(&shared.clock, &shared.options)?;
+            let (format, _) = new_format(&shared.clock, &shared.options, Some(shared.id))?;
             let opened = file::open_wait(path, &shared.options.file(false), &format, shared.options.wait)?;
-            if opened.found != shared.id {
-                return Err(Error::new(
-                    ErrorKind::Incompatible,
-                    "another store is now at the path; close this one and open that, knowing that it has other keys",
-                ));
-            }
-            let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
-            read_now(&open)?;
-            Ok(open)
+            Ok(Open { db: opened.db, file: opened.state, durable: durable::Durable })
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
         shared.waiters.ring_all();
@@ -233,6 +225,8 @@ impl Running {
                 drop(thread.join());
             }
         }
+        // On the writer's own thread nobody else serves what still waits; elsewhere nothing does.
+        shared::write_groups(shared);
         // A caller that commits by itself holds the writer; it is let finish.
         let _writer = shared.writer.lock();
         let closed = shared.engine.close();
@@ -258,10 +252,14 @@ impl Drop for Running {
     }
 }
 
-fn new_format(clock: &Arc<dyn Clock>, options: &Options) -> Result<(StoreFormat, crate::clock::Reading)> {
+fn new_format(
+    clock: &Arc<dyn Clock>,
+    options: &Options,
+    same: Option<StoreId>,
+) -> Result<(StoreFormat, crate::clock::Reading)> {
     let reading = clock.read();
     let time = StoreTime::resume(None, reading, options.reboot_gap_max_ms).saved();
-    Ok((StoreFormat { new_id: StoreId::random()?, time }, reading))
+    Ok((StoreFormat { new_id: StoreId::random()?, same, time }, reading))
 }
 
 fn read_now(open: &Open) -> Result<meta::Now> {

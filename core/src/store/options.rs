@@ -17,6 +17,7 @@ use crate::{Abandoned, Error, Millis, Policy, Result};
 pub struct Options {
     pub(super) policy: Policy,
     pub(super) cache_len: usize,
+    pub(super) verify_on_open: bool,
     pub(super) queue_len_max: usize,
     pub(super) key_len_max: usize,
     pub(super) body_len_max: usize,
@@ -42,6 +43,7 @@ impl Options {
         Self {
             policy,
             cache_len: CACHE_LEN_DEFAULT,
+            verify_on_open: false,
             queue_len_max: QUEUE_LEN_DEFAULT,
             key_len_max: KEY_LEN_DEFAULT,
             body_len_max: BODY_LEN_DEFAULT,
@@ -61,6 +63,17 @@ impl Options {
     #[must_use]
     pub fn cache_len(mut self, bytes: usize) -> Self {
         self.cache_len = bytes;
+        self
+    }
+
+    /// Reads the whole file at every opening and refuses it as `Corrupt` if any page is damaged (default off).
+    ///
+    /// Every record has a checksum of its own, so damage to it is found when it is read. Damage to the
+    /// key it is filed under is found only here: unverified, such a key looks new. Costs about a second
+    /// for half a gigabyte.
+    #[must_use]
+    pub fn verify_on_open(mut self, verify: bool) -> Self {
+        self.verify_on_open = verify;
         self
     }
 
@@ -143,6 +156,7 @@ impl Options {
         file::Options {
             create,
             cache_len: self.cache_len,
+            verify: self.verify_on_open,
             progress: self.on_repair.clone(),
             #[cfg(any(test, feature = "testing"))]
             faults: self.faults.clone(),

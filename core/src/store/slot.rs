@@ -1,6 +1,7 @@
 //! Where one answer is left by the writer and fetched by whoever asked, blocking or async.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -51,6 +52,11 @@ impl<T> Taker<T> {
         take(&mut state)
     }
 
+    /// Whether the answer is still to come.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(*self.0.state.lock(), State::Waiting(_))
+    }
+
     /// Says that nobody will take the answer any more, and returns it if it was there already.
     pub(super) fn renounce(&self) -> Option<T> {
         match std::mem::replace(&mut *self.0.state.lock(), State::Over) {
@@ -70,9 +76,7 @@ impl<T> Slot<T> {
                 drop(state);
                 self.ready.notify_all();
                 // Woken outside the lock: a waker may run anything, even poll this slot at once.
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                waker.into_iter().for_each(wake);
                 None
             }
             State::Given(_) | State::Over | State::Lost => match settled {
@@ -104,6 +108,13 @@ impl<T> Drop for Giver<T> {
         if let Some(slot) = self.0.take() {
             slot.settle(State::Lost);
         }
+    }
+}
+
+/// Wakes a task. A waker is the caller's code and may panic; the store's threads must outlive it.
+pub(super) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!(target: "keyclaim", "a waker panicked; its task may never run again");
     }
 }
 

@@ -10,7 +10,8 @@
 //! | `meta` | name | see [`meta`](super::meta) |
 
 use redb::{
-    ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, WriteTransaction,
+    ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, TableHandle,
+    WriteTransaction,
 };
 
 use super::fault::before_commit;
@@ -32,6 +33,18 @@ const APP: Definition = TableDefinition::new("app");
 pub(super) fn create_all(txn: &WriteTransaction) -> Result<()> {
     for definition in [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP] {
         txn.open_table(definition).map_err(before_commit)?;
+    }
+    Ok(())
+}
+
+/// Checks that no table of a store is missing: a writer would make it anew, and its keys would be new.
+pub(super) fn check_all(db: &impl redb::ReadableDatabase) -> Result<()> {
+    let txn = db.begin_read().map_err(before_commit)?;
+    let names: Vec<String> =
+        txn.list_tables().map_err(before_commit)?.map(|table| table.name().to_owned()).collect();
+    let has = |definition: &Definition| names.iter().any(|name| name == definition.name());
+    if ![META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP].iter().all(has) {
+        return Err(Error::new(ErrorKind::Corrupt, "a table of the store is missing; restore a copy of it"));
     }
     Ok(())
 }

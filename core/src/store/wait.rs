@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::slot::wake;
+
 /// Wakes whoever waits, once, blocking or async.
 #[derive(Default)]
 pub(super) struct Bell {
@@ -23,8 +25,8 @@ struct Rung {
 }
 
 /// All who wait, by encoded id.
-#[derive(Default)]
 pub(super) struct Waiters {
+    opener_pid: u32,
     by_id: Mutex<HashMap<Vec<u8>, Vec<Weak<Bell>>>>,
 }
 
@@ -42,9 +44,7 @@ impl Bell {
         let waker = state.waker.take();
         drop(state);
         self.rung.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(wake);
     }
 
     /// Waits until it is rung or the instant has come.
@@ -59,6 +59,10 @@ impl Bell {
 }
 
 impl Waiters {
+    pub(super) fn new() -> Self {
+        Self { opener_pid: std::process::id(), by_id: Mutex::default() }
+    }
+
     /// Takes a place. Do so before asking: whatever is decided from then on rings the bell.
     pub(super) fn join(&self, id: Vec<u8>) -> Ticket<'_> {
         let bell = Arc::new(Bell::default());
@@ -99,6 +103,10 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
+        // In a forked child the lock may be held for ever.
+        if self.waiters.opener_pid != std::process::id() {
+            return;
+        }
         let mut by_id = self.waiters.by_id.lock();
         if let Some(bells) = by_id.get_mut(&self.id) {
             bells.retain(|bell| !std::ptr::eq(bell.as_ptr(), Arc::as_ptr(&self.bell)));
