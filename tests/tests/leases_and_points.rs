@@ -2,7 +2,7 @@
 //! attempt that enters at a recovery point.
 
 use keyclaim::Millis;
-use keyclaim::machine::{Act, BeginEffect, EffectAnswer, InDoubt, OwnerAnswer};
+use keyclaim::machine::{Act, BeginEffect, Decision, EffectAnswer, InDoubt, OwnerAnswer, WonKind};
 use keyclaim_tests::machine_kit::{LEASE, T0, World, begin, bytes, checkpoint, done, renew};
 
 const LONG: u64 = 4 * LEASE;
@@ -54,4 +54,17 @@ fn an_attempt_that_enters_at_the_recovery_point_meets_the_steps_after_it() {
     let third = world.win(3);
     let answer = world.begin(third.token, 1, mail);
     assert_eq!(answer, Ok(EffectAnswer::Done { place: 1, result: bytes("receipt") }));
+}
+
+/// The store renews live claims by itself, and may have a renewal under way when its owner abandons.
+#[test]
+fn a_renewal_that_comes_after_abandoning_puts_off_nothing() {
+    let mut world = World::new();
+    let won = world.win(1);
+    world.say(won.token, 1, Act::Abandon).expect("abandoned");
+    let ended = world.record.clone();
+    let renewed = world.say(won.token, 0, renew()).expect("told");
+    assert_eq!(renewed, OwnerAnswer::Renewed { lease_until_ms: Some(Millis(T0)) });
+    assert_eq!(world.record, ended);
+    assert!(matches!(world.claim(2), Decision::Won(won) if won.kind == WonKind::Takeover));
 }

@@ -128,6 +128,13 @@ fn renew(mut next: Record, asked_ms: Option<Millis>, facts: Facts) -> Verdict {
     if let Err(reason) = bounds::lease(asked_ms) {
         return Verdict::refuses(Refusal::Invalid(reason));
     }
+    if let State::InFlight { lease_until_ms, .. } = next.state
+        && next.nonce.is_none()
+        && asked_ms.is_none()
+    {
+        // It was abandoned: a renewal that the store had under way must not put off what follows.
+        return says(OwnerAnswer::Renewed { lease_until_ms });
+    }
     let open_until_ms = next.open_step().map(|(_, until_ms)| until_ms).unwrap_or_default();
     if asked_ms.is_some() {
         next.policy.lease_ms = asked_ms;

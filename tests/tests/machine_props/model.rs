@@ -207,6 +207,8 @@ impl Model {
 
     fn say(&mut self, act: &Act) -> Word {
         match act {
+            // Abandoned: what follows is not put off.
+            Act::Renew { lease_ms: None } if self.has_ended() => "renewed",
             Act::Renew { lease_ms } => {
                 self.write(Line::Renewed { asked_ms: lease_ms.map(|Millis(ms)| ms) });
                 "renewed"

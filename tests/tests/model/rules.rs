@@ -348,6 +348,12 @@ impl Record {
     }
 
     fn renew(&mut self, asked_ms: Option<u64>, now: u64) -> String {
+        if let State::InFlight { until, .. } = self.state
+            && self.is_ended
+            && asked_ms.is_none()
+        {
+            return format!("lease until {until:?}");
+        }
         self.settings.lease_ms = asked_ms.or(self.settings.lease_ms);
         let open_until = self.open_until().unwrap_or(0);
         let renewed = self.settings.lease_ms.map(|lease_ms| (now + lease_ms).max(open_until));
