@@ -1,7 +1,7 @@
 //! What a winner holds: the right to run one attempt, and the means to say how it went.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +33,8 @@ pub struct Claim {
     place: (Vec<u8>, Token),
     said: Mutex<Said>,
     waiting: Arc<AtomicUsize>,
+    /// How many recorded steps this attempt has met.
+    met: AtomicU32,
 }
 
 /// What this claim has said so far.
@@ -40,16 +42,15 @@ struct Said {
     seq: u64,
     /// The last command whose answer nobody has seen: asked again, it keeps its number.
     unheard: Option<(u64, [u8; 16])>,
-    /// How many recorded steps this attempt has met.
-    met: u32,
 }
 
 impl Claim {
     pub(crate) fn begin(running: Arc<Running>, id: Id, won: Won, lease_ms: Option<Millis>) -> Self {
         let place = (id.encode(), won.token);
+        running.shared.join(place.clone());
         running.keep_renewed(&id, &place, lease_ms.filter(|_| won.lease_until_ms.is_some()));
-        let said = Mutex::new(Said { seq: won.last_seq, unheard: None, met: 0 });
-        Self { running, id, won, place, said, waiting: Arc::default() }
+        let said = Mutex::new(Said { seq: won.last_seq, unheard: None });
+        Self { running, id, won, place, said, waiting: Arc::default(), met: AtomicU32::new(0) }
     }
 
     /// The fencing number of this attempt: hand it to whatever you write to.
@@ -106,12 +107,14 @@ impl Claim {
     /// Lets the lease run anew from now; with `Some` length, from now on with that one.
     /// Returns when it is over.
     pub fn renew(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
-        expect_renewed(&self.say(Act::Renew { lease_ms: lease.map(Millis::from_duration) })?)
+        let lease_ms = lease.map(Millis::from_duration);
+        self.renewed(lease_ms, &self.say(Act::Renew { lease_ms })?)
     }
 
     /// Like [`Claim::renew`], without blocking.
     pub async fn renew_async(&self, lease: Option<Duration>) -> Result<Option<Millis>> {
-        expect_renewed(&self.say_async(Act::Renew { lease_ms: lease.map(Millis::from_duration) }).await?)
+        let lease_ms = lease.map(Millis::from_duration);
+        self.renewed(lease_ms, &self.say_async(Act::Renew { lease_ms }).await?)
     }
 
     /// Records a recovery point: should this attempt die, the next one is handed it, with the steps so far.
@@ -209,6 +212,8 @@ impl Claim {
     }
 
     fn say(&self, act: Act) -> Result<OwnerAnswer> {
+        // Asked before any lock: in a forked child one may be held for ever.
+        self.running.shared.check()?;
         let digest = codec::digest(&act)?;
         let place = self.take_place()?;
         let mut seq = 0;
@@ -223,6 +228,7 @@ impl Claim {
     }
 
     async fn say_async(&self, act: Act) -> Result<OwnerAnswer> {
+        self.running.shared.check()?;
         let digest = codec::digest(&act)?;
         let place = self.take_place()?;
         let (seq, taker) = {
@@ -236,17 +242,19 @@ impl Claim {
     }
 
     fn hear(&self, seq: u64, answer: Result<Answer>) -> Result<OwnerAnswer> {
-        match answer {
-            Err(error) if error.kind() == ErrorKind::Unknown => Err(error),
-            answer => {
-                self.said.lock().heard(seq);
-                match answer? {
-                    Answer::Owner(answer) => Ok(answer),
-                    _ => Err(Error::new(
-                        ErrorKind::Internal,
-                        "an owner was given another command's answer; report it",
-                    )),
-                }
+        // Any other failure may be that of a command asked again which was applied before: it keeps
+        // its number until a decision is heard.
+        let is_decided = match &answer {
+            Ok(_) => true,
+            Err(error) => matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Invalid),
+        };
+        if is_decided {
+            self.said.lock().heard(seq);
+        }
+        match answer? {
+            Answer::Owner(answer) => Ok(answer),
+            _ => {
+                Err(Error::new(ErrorKind::Internal, "an owner was given another command's answer; report it"))
             }
         }
     }
@@ -268,17 +276,21 @@ impl Claim {
     }
 
     fn checkpoint_act(&self, point: &str, data: &[u8]) -> Act {
-        Act::Checkpoint { name: point.into(), data: Blob::from(data), met: self.said.lock().met }
+        Act::Checkpoint { name: point.into(), data: Blob::from(data), met: self.met() }
+    }
+
+    fn met(&self) -> u32 {
+        self.met.load(Ordering::Acquire)
     }
 
     fn begin_act(&self, step: &str, limit: Duration, in_doubt: InDoubt) -> Act {
-        let (limit_ms, met) = (Millis::from_duration(limit), self.said.lock().met);
+        let (limit_ms, met) = (Millis::from_duration(limit), self.met());
         Act::BeginEffect(BeginEffect { name: step.into(), limit_ms, in_doubt, met })
     }
 
     fn complete_act(&self, outcome: &Outcome) -> Act {
         let outcome = outcome.clone().bounded(self.running.shared.body_len_max());
-        Act::Complete { outcome, met: self.said.lock().met }
+        Act::Complete { outcome, met: self.met() }
     }
 
     /// The count of met steps goes on behind the place a step was found at.
@@ -291,20 +303,31 @@ impl Claim {
         };
         match &answer {
             EffectAnswer::Done { place, .. } | EffectAnswer::Refused { place, .. } => {
-                self.said.lock().met = place.saturating_add(1);
+                self.met.store(place.saturating_add(1), Ordering::Release);
             }
             EffectAnswer::Run { place, .. } | EffectAnswer::Reconcile { place } => {
-                self.said.lock().met = *place;
+                self.met.store(*place, Ordering::Release);
             }
             EffectAnswer::Settling { .. } | EffectAnswer::Held(_) => {}
         }
         Ok(answer)
     }
 
+    /// The store's own renewals keep pace with a lease of another length.
+    fn renewed(&self, lease_ms: Option<Millis>, answer: &OwnerAnswer) -> Result<Option<Millis>> {
+        let &OwnerAnswer::Renewed { lease_until_ms } = answer else {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a renewal was given another command's answer; report it",
+            ));
+        };
+        self.running.keep_renewed(&self.id, &self.place, lease_ms);
+        Ok(lease_until_ms)
+    }
+
     fn met_one_more(&self, was_sent: bool) {
         if was_sent {
-            let mut said = self.said.lock();
-            said.met = said.met.saturating_add(1);
+            self.met.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -350,12 +373,5 @@ impl Said {
         if self.unheard.is_some_and(|(unheard, _)| unheard == seq) {
             self.unheard = None;
         }
-    }
-}
-
-fn expect_renewed(answer: &OwnerAnswer) -> Result<Option<Millis>> {
-    match answer {
-        OwnerAnswer::Renewed { lease_until_ms } => Ok(*lease_until_ms),
-        _ => Err(Error::new(ErrorKind::Internal, "a renewal was given another command's answer; report it")),
     }
 }

@@ -129,6 +129,7 @@ impl Store {
     /// held, or its lease is over. When the wait is over first, the answer is the last `InFlight`.
     pub fn claim_wait(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
+        shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
         let request = request.clone().nonce(own_nonce(request)?);
         loop {
@@ -151,6 +152,7 @@ impl Store {
         wait: &ClaimWait,
     ) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
+        shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
         let request = request.clone().nonce(own_nonce(request)?);
         loop {
@@ -206,7 +208,7 @@ impl Asking<'_> {
         for _ in 0..2 {
             let shared = &self.running.shared;
             let (id, command) = (&self.id, &self.command);
-            let answer = shared.engine.read(|rows| {
+            let answer = shared.read(|rows| {
                 let Some(record) = rows::load(rows, id)? else { return Ok(None) };
                 // Read after the snapshot was taken, so that no record in it is from a later instant.
                 let facts =
@@ -290,6 +292,10 @@ impl Future for Told<'_> {
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
+        if self.shared.engine.is_inherited() {
+            // The parent's own future takes the answer.
+            return;
+        }
         if let Some(Reply { untold: Some(untold), .. }) = self.taker.renounce() {
             self.shared.let_go(self.id.clone(), untold);
         }

@@ -14,7 +14,9 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
-use crate::machine::{self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, WonKind};
+use crate::machine::{
+    self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
+};
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
 use crate::{Error, ErrorKind, Millis, Result, Token};
@@ -104,7 +106,7 @@ impl Writer {
         let txn = open.durable.begin(&open.db)?;
         // Read after the transaction began, and once: all of a group happens at one instant (P6).
         let now_ms = shared.now_ms();
-        let decided = (|| {
+        let decided: std::result::Result<_, GroupFault> = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
             let mut token = meta::read(&meta)?.token.max(self.token_high);
             let mut rows = WriteRows::open(&txn)?;
@@ -143,9 +145,12 @@ impl Writer {
                 Ok(decided)
             }
             Err(fault) => {
-                // Ended by an explicit abort: a transaction merely dropped turns quick-repair off.
-                open.durable.abort(txn)?;
-                Err(fault)
+                // Ended by an explicit abort: a transaction merely dropped turns quick-repair off. After
+                // an I/O error that fails too, and the error that came first says what to do.
+                match open.durable.abort(txn) {
+                    Err(error) if !fault.is_of_the_medium() => Err(GroupFault::All(error)),
+                    _ => Err(fault),
+                }
             }
         }
     }
@@ -178,7 +183,8 @@ impl Writer {
                 ) => {
                     won.lease_until_ms = lease_until_ms;
                 }
-                (Err(error), answer) => *answer = Err(error),
+                // The win is durable whatever became of its renewal: only asking again tells.
+                (Err(error), answer) => *answer = Err(in_doubt(error)),
                 (Ok(_), _) => {}
             }
         }
@@ -200,6 +206,9 @@ impl Served {
         for id in written {
             shared.waiters.ring(&id);
         }
+        if shared.engine.is_poisoned() {
+            shared.waiters.ring_all();
+        }
     }
 }
 
@@ -214,6 +223,13 @@ enum GroupFault {
     Put { at: usize, error: Error },
     /// It concerns all.
     All(Error),
+}
+
+impl GroupFault {
+    fn is_of_the_medium(&self) -> bool {
+        let (Self::Put { error, .. } | Self::All(error)) = self;
+        error.kind() == ErrorKind::Poisoned
+    }
 }
 
 impl From<Error> for GroupFault {
@@ -298,12 +314,30 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
     if let (Command::Owner(command), Err(error)) = (&job.command, &decided.answer)
         && error.kind() == ErrorKind::Fenced
     {
-        shared.live.lose(&(id.to_vec(), command.token));
+        let place = (id.to_vec(), command.token);
+        match error.present() {
+            // Its own outcome or hold refuses it: it is over, and nobody else's.
+            Some(Present::Complete(token) | Present::Held(token)) if token == command.token => {
+                shared.live.end(&place);
+            }
+            _ => shared.live.lose(&place),
+        }
     }
     let reply = Reply { answer: decided.answer, untold: decided.untold };
     if let Some(Reply { untold: Some(untold), .. }) = job.giver.give(reply) {
         shared.let_go(job.id, untold);
     }
+}
+
+fn in_doubt(error: Error) -> Error {
+    if error.kind() == ErrorKind::Unknown {
+        return error;
+    }
+    Error::new(
+        ErrorKind::Unknown,
+        "the claim was won, but could not be renewed in time; ask again with its nonce",
+    )
+    .caused_by(error)
 }
 
 fn lease_ms(command: &Command) -> Option<Millis> {

@@ -113,7 +113,7 @@ impl Store {
     pub fn inspect(&self, id: &Id) -> Result<Option<Inspection>> {
         let shared = &self.running.shared;
         let encoded = id.encode();
-        let record = shared.engine.read(|rows| rows::load(rows, &encoded))?;
+        let record = shared.read(|rows| rows::load(rows, &encoded))?;
         let now_ms = shared.now_ms();
         Ok(record
             .filter(|record| !machine::is_past(record, now_ms))
@@ -130,6 +130,7 @@ impl Store {
         }
         let rows_max = rows_max.min(PAGE_ROWS_MAX);
         let shared = &self.running.shared;
+        shared.engine.check()?;
         let now_ms = shared.now_ms();
         let range = scope.range();
         // The next id in byte order is this one with a zero byte behind it.
@@ -145,7 +146,7 @@ impl Store {
             .unwrap_or_else(|| vec![u8::MAX; crate::limits::SCOPE_LEN_MAX + crate::limits::KEY_LEN_MAX + 2]);
         let mut page = Page::default();
         let mut reads = 0;
-        shared.engine.read(|rows| {
+        shared.read(|rows| {
             rows.scan(&start, &end, |encoded, bytes| {
                 let key = Id::decode(encoded)?.key().clone();
                 if page.rows.len() == rows_max || reads == PAGE_READS_MAX {

@@ -15,24 +15,37 @@ pub(super) struct Live {
     claims: Mutex<HashMap<Place, Entry>>,
 }
 
+#[derive(Default)]
 struct Entry {
     /// How many claim objects hold this token: asking again for a win makes another one.
     held: usize,
     /// The store renews no longer than this.
     renew_until_ms: Millis,
-    /// Told fenced: nothing is left to renew.
+    /// Which plan of renewals is the current one: a new lease length makes a new plan.
+    plan: u64,
+    /// The owner has said its last word: nothing is left to renew.
+    is_over: bool,
+    /// Told fenced: nothing is left to renew, and the key is another's.
     is_lost: bool,
 }
 
 impl Live {
-    /// Takes in a claim; true if it was not there and its renewals are to be planned.
-    pub(super) fn join(&self, place: Place, renew_until_ms: Millis) -> bool {
+    /// Takes in a claim.
+    pub(super) fn join(&self, place: Place) {
         let mut claims = self.claims.lock();
-        let is_new = !claims.contains_key(&place);
-        let entry = claims.entry(place).or_insert(Entry { held: 0, renew_until_ms, is_lost: false });
+        let entry = claims.entry(place).or_default();
         entry.held += 1;
+        // It was won just now, whatever an owner before had said or was told.
+        (entry.is_over, entry.is_lost) = (false, false);
+    }
+
+    /// Plans renewals until then, in place of those planned before. None if the claim is gone.
+    pub(super) fn plan(&self, place: &Place, renew_until_ms: Millis) -> Option<u64> {
+        let mut claims = self.claims.lock();
+        let entry = claims.get_mut(place)?;
+        entry.plan += 1;
         entry.renew_until_ms = entry.renew_until_ms.max(renew_until_ms);
-        is_new
+        Some(entry.plan)
     }
 
     /// One claim object less.
@@ -51,7 +64,14 @@ impl Live {
         self.claims.lock().contains_key(place)
     }
 
-    /// The claim was overtaken or has ended: no more renewals.
+    /// The claim has ended: no more renewals.
+    pub(super) fn end(&self, place: &Place) {
+        if let Some(entry) = self.claims.lock().get_mut(place) {
+            entry.is_over = true;
+        }
+    }
+
+    /// The claim was overtaken: no more renewals.
     pub(super) fn lose(&self, place: &Place) {
         if let Some(entry) = self.claims.lock().get_mut(place) {
             entry.is_lost = true;
@@ -62,9 +82,11 @@ impl Live {
         self.claims.lock().get(place).is_none_or(|entry| entry.is_lost)
     }
 
-    /// Whether the store should renew this claim now.
-    pub(super) fn wants_renewal(&self, place: &Place, now_ms: Millis) -> bool {
-        self.claims.lock().get(place).is_some_and(|entry| !entry.is_lost && now_ms < entry.renew_until_ms)
+    /// Whether the store should renew this claim now, by this plan.
+    pub(super) fn wants_renewal(&self, place: &Place, plan: u64, now_ms: Millis) -> bool {
+        self.claims.lock().get(place).is_some_and(|entry| {
+            entry.plan == plan && !entry.is_over && !entry.is_lost && now_ms < entry.renew_until_ms
+        })
     }
 
     pub(super) fn len(&self) -> usize {

@@ -13,6 +13,7 @@ use super::live::{Live, Place, renew_every};
 use super::options::Options;
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
+use super::tables::ReadRows;
 use super::timer::Message;
 use super::wait::{Bell, Waiters};
 use crate::clock::{Clock, Saved, StoreTime};
@@ -38,6 +39,10 @@ pub(crate) struct Shared {
 impl Shared {
     /// Store time now; never before an earlier answer of this call.
     pub(super) fn now_ms(&self) -> Millis {
+        if self.engine.is_inherited() {
+            // In a forked child the lock may be held for ever, and no answer depends on the time.
+            return Millis(self.clock.read().wall_ms);
+        }
         self.time.lock().now(self.clock.read())
     }
 
@@ -58,17 +63,18 @@ impl Shared {
     ) -> Result<Reply> {
         self.engine.check()?;
         let (giver, taker) = slot();
-        if let Some(mut writer) = self.writer.try_lock()
-            && self.queue.is_empty()
-        {
-            let (command, order) = command();
+        let writer = self.writer.try_lock();
+        let (command, order) = command();
+        let job = Job { id: id.clone(), command, giver };
+        // Looked at with the order held: whoever was before this command has it queued by now.
+        if let Some(mut writer) = writer.filter(|_| self.queue.is_empty()) {
             drop(order);
-            let served = writer.serve(self, vec![Job { id: id.clone(), command, giver }]);
+            let served = writer.serve(self, vec![job]);
+            // Let go of before the answer: a waker that runs in there may ask for it.
             drop(writer);
             served.answer(self);
         } else {
-            let (command, order) = command();
-            self.push(lane, Job { id: id.clone(), command, giver })?;
+            self.push(lane, job)?;
             drop(order);
         }
         taker.wait().ok_or_else(lost)
@@ -90,6 +96,15 @@ impl Shared {
         })
     }
 
+    /// Looks at one short snapshot. If that poisons the store, whoever waits is told at once.
+    pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
+        let result = self.engine.read(look);
+        if result.is_err() && self.engine.is_poisoned() {
+            self.waiters.ring_all();
+        }
+        result
+    }
+
     /// Rings the bell at this instant, for a wait without a thread.
     pub(super) fn ring_at(&self, at: Instant, bell: &Arc<Bell>) {
         // Refused only while the store closes, and then all bells are rung.
@@ -98,6 +113,11 @@ impl Shared {
 }
 
 impl Shared {
+    /// Whether commands can be served.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.engine.check()
+    }
+
     pub(crate) fn store_id(&self) -> StoreId {
         self.id
     }
@@ -107,25 +127,30 @@ impl Shared {
     }
 
     pub(crate) fn is_lost(&self, place: &Place) -> bool {
-        self.live.is_lost(place)
+        // In a forked child no lock may be touched, and nothing is owned.
+        self.engine.is_inherited() || self.live.is_lost(place)
+    }
+
+    /// From now on this claim lives here.
+    pub(crate) fn join(&self, place: Place) {
+        self.live.join(place);
     }
 
     /// The owner has said its last word: no more renewals.
     pub(crate) fn end(&self, place: &Place) {
-        self.live.lose(place);
+        self.live.end(place);
     }
 }
 
 impl Running {
-    /// From now on this claim lives here, and is renewed.
+    /// From now on this claim is renewed, for its most leases of this length.
     pub(crate) fn keep_renewed(&self, id: &Id, place: &Place, lease_ms: Option<Millis>) {
         let shared = &self.shared;
-        let span_ms =
-            lease_ms.map(|lease_ms| lease_ms.0.saturating_mul(u64::from(shared.options.renew_leases_max)));
-        let is_new = shared.live.join(place.clone(), shared.now_ms().plus(Millis(span_ms.unwrap_or(0))));
-        if let Some(lease_ms) = lease_ms.filter(|_| is_new && shared.options.renew_leases_max > 0) {
-            let message =
-                Message::Renew { id: id.clone(), place: place.clone(), every: renew_every(lease_ms) };
+        let Some(lease_ms) = lease_ms.filter(|_| shared.options.renew_leases_max > 0) else { return };
+        let span_ms = Millis(lease_ms.0.saturating_mul(u64::from(shared.options.renew_leases_max)));
+        if let Some(plan) = shared.live.plan(place, shared.now_ms().plus(span_ms)) {
+            let (id, place, every) = (id.clone(), place.clone(), renew_every(lease_ms));
+            let message = Message::Renew { id, place, plan, every };
             // Refused only while the store closes; the claim's next command is told so.
             drop(shared.timer.send(message));
         }

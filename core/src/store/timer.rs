@@ -9,16 +9,16 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::commit::renewal;
 use super::live::Place;
-use super::queue::{Job, Lane};
+use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
-use super::slot::slot;
+use super::slot::{Taker, slot};
 use super::wait::Bell;
 use crate::key::Id;
 
 /// What the timer is told.
 pub(super) enum Message {
     /// Renew this claim as long as it lives.
-    Renew { id: Id, place: Place, every: Duration },
+    Renew { id: Id, place: Place, plan: u64, every: Duration },
     /// Ring this bell, if anybody still waits for it.
     Ring { at: Instant, bell: Weak<Bell> },
     /// End.
@@ -31,8 +31,17 @@ struct Entry {
 }
 
 enum What {
-    Renew { id: Id, place: Place, every: Duration },
+    Renew(Renewal),
     Ring(Weak<Bell>),
+}
+
+struct Renewal {
+    id: Id,
+    place: Place,
+    plan: u64,
+    every: Duration,
+    /// The renewal before this one, which may still wait for the writer.
+    asked: Option<Taker<Reply>>,
 }
 
 /// The timer thread. Ends when told to or when all senders are gone.
@@ -44,8 +53,9 @@ pub(super) fn run(shared: &Shared, messages: &Receiver<Message>) {
             None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match message {
-            Ok(Message::Renew { id, place, every }) => {
-                heap.push(Entry { at: after(every), what: What::Renew { id, place, every } });
+            Ok(Message::Renew { id, place, plan, every }) => {
+                let renewal = Renewal { id, place, plan, every, asked: None };
+                heap.push(Entry { at: after(every), what: What::Renew(renewal) });
             }
             Ok(Message::Ring { at, bell }) => heap.push(Entry { at, what: What::Ring(bell) }),
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
@@ -66,19 +76,19 @@ fn due(shared: &Shared, what: What) -> Option<Entry> {
             }
             None
         }
-        What::Renew { id, place, every } => {
-            if !shared.live.wants_renewal(&place, shared.now_ms()) {
+        What::Renew(mut next) => {
+            if !shared.live.wants_renewal(&next.place, next.plan, shared.now_ms()) {
                 return None;
             }
-            // A poisoned store takes no renewal now, but its claims live on and want the next one.
-            if shared.engine.check().is_ok() {
+            // A poisoned store takes no renewal now, but its claims live on and want the next one. While
+            // the writer is stuck one renewal of a claim waits, not one for each third of its lease.
+            let is_waiting = next.asked.as_ref().is_some_and(Taker::is_waiting);
+            if !is_waiting && shared.engine.check().is_ok() {
                 let (giver, taker) = slot();
-                drop(taker);
-                drop(
-                    shared.queue.push(Lane::Owners, Job { id: id.clone(), command: renewal(place.1), giver }),
-                );
+                let job = Job { id: next.id.clone(), command: renewal(next.place.1), giver };
+                next.asked = shared.queue.push(Lane::Owners, job).is_ok().then_some(taker);
             }
-            Some(Entry { at: after(every), what: What::Renew { id, place, every } })
+            Some(Entry { at: after(next.every), what: What::Renew(next) })
         }
     }
 }
