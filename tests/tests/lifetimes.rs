@@ -73,11 +73,13 @@ fn a_claim_dropped_in_the_queue_leaves_no_key_stuck() {
 
 #[test]
 fn a_claim_dropped_with_its_answer_unread_leaves_no_key_stuck() {
-    let store = in_memory();
+    let (store, gate) = gated();
     let asked = request("a");
     {
         let mut future = pin!(store.claim_async(&asked));
+        gate.close();
         assert!(poll_once(future.as_mut()).is_pending());
+        gate.open();
         eventually("it is won", || store.stats().expect("healthy").won == 1);
     }
     let claim = is_won_soon(&store, "a");
@@ -95,7 +97,10 @@ fn an_unread_takeover_goes_back_as_it_was() {
     let asked = request("a");
     {
         let mut future = pin!(store.claim_async(&asked));
+        // The gate only makes sure that the writer is slower than this poll.
+        gate.close();
         assert!(poll_once(future.as_mut()).is_pending());
+        gate.open();
         eventually("it is taken over", || store.stats().expect("healthy").taken_over == 1);
     }
     eventually("it is let go of", || store.stats().expect("healthy").untold == 1);
@@ -499,12 +504,15 @@ impl Wake for Panics {
 
 #[test]
 fn a_waker_that_panics_stops_nobody_else() {
-    let store = in_memory();
+    let (store, gate) = gated();
     let waker = Waker::from(Arc::new(Panics));
     let mut context = Context::from_waker(&waker);
     let asked = request("a");
     let mut future = pin!(store.claim_async(&asked));
+    gate.close();
     assert!(future.as_mut().poll(&mut context).is_pending());
+    gate.open();
+    eventually("it is won, and its waker panics", || store.stats().expect("healthy").won == 1);
     let owner = won(block_on(future));
     // On the timer's thread too.
     let (wait, asked) = (ClaimWait::at_most(Duration::from_millis(50)), request("a"));
