@@ -8,12 +8,11 @@ use parking_lot::Mutex;
 
 use crate::codec;
 use crate::key::Id;
-use crate::limits::OWNER_QUEUE_LEN_MAX;
 use crate::machine::{
     Act, Answer, BeginEffect, Blob, Command, EffectAnswer, HoldReason, InDoubt, Outcome, OwnerAnswer,
     OwnerCommand, Point, Step, StepResult, Won, WonKind,
 };
-use crate::store::{Lane, Running};
+use crate::store::{Lane, Place, Running};
 use crate::token::downstream_key;
 use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
 
@@ -215,29 +214,27 @@ impl Claim {
         // Asked before any lock: in a forked child one may be held for ever.
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let place = self.take_place()?;
+        let lane = Lane::Owner(Place::take(&self.waiting)?);
         let mut seq = 0;
         // Numbered when it goes to the writer, so that numbers reach it in order.
-        let reply = self.running.shared.ask(Lane::Owners, &self.id, || {
+        let reply = self.running.shared.ask(lane, &self.id, || {
             let mut said = self.said.lock();
             seq = said.number(&act, digest);
             (self.command(act, digest, seq), said)
         });
-        drop(place);
         self.hear(seq, reply.and_then(|reply| reply.answer))
     }
 
     async fn say_async(&self, act: Act) -> Result<OwnerAnswer> {
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let place = self.take_place()?;
+        let lane = Lane::Owner(Place::take(&self.waiting)?);
         let (seq, taker) = {
             let mut said = self.said.lock();
             let seq = said.number(&act, digest);
-            (seq, self.running.shared.ask_later(Lane::Owners, &self.id, self.command(act, digest, seq))?)
+            (seq, self.running.shared.ask_later(lane, &self.id, self.command(act, digest, seq))?)
         };
         let reply = taker.await;
-        drop(place);
         self.hear(seq, reply.map_or_else(|| Err(crate::store::lost()), |reply| reply.answer))
     }
 
@@ -261,18 +258,6 @@ impl Claim {
 
     fn command(&self, act: Act, digest: [u8; 16], seq: u64) -> Command {
         Command::Owner(OwnerCommand { token: self.won.token, seq, digest, act })
-    }
-
-    /// An owner says one thing after the other; whoever pours commands into the queue is stopped.
-    fn take_place(&self) -> Result<Place> {
-        let place = Place(self.waiting.clone());
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= OWNER_QUEUE_LEN_MAX {
-            return Err(Error::busy(
-                "this claim has too many commands waiting; await them first",
-                Duration::from_millis(50),
-            ));
-        }
-        Ok(place)
     }
 
     fn checkpoint_act(&self, point: &str, data: &[u8]) -> Act {
@@ -341,15 +326,6 @@ impl std::fmt::Debug for Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.running.stop_renewing(&self.place);
-    }
-}
-
-/// A place in the owners' lane, given back when the command is answered or its future dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -106,3 +106,50 @@ fn owners_go_before_the_claims_that_came_first() {
     block_on(complete).expect("the owner goes first");
     assert_eq!(replay(block_on(claim)).response, outcome.response);
 }
+
+/// An owner's futures were dropped right after they were polled, in a loop. Each gave its place back
+/// at once, so the lane had no bound. A place is given back when its command is answered.
+#[test]
+fn dropped_futures_of_an_owner_keep_their_places_until_they_are_served() {
+    let (store, gate) = gated(3);
+    let owner = won(store.claim(&request("owner")));
+    gate.close();
+    let key = request("in the writer");
+    let mut claim = Box::pin(store.claim_async(&key));
+    assert!(poll_once(claim.as_mut()).is_pending());
+    gate.wait_for_writer();
+    for point in ["1", "2", "3", "4"] {
+        assert!(poll_once(Box::pin(owner.checkpoint_async(point, b"")).as_mut()).is_pending());
+    }
+    refused(block_on(owner.checkpoint_async("5", b"")), ErrorKind::Busy);
+    gate.open();
+    won(block_on(claim));
+    owner.complete(&success(b"")).expect("its places are free again");
+}
+
+/// More callers waited for one key than the queue takes claims. When it was released they all asked
+/// at once, and most were told that the store is busy. Whoever waits goes on waiting.
+#[test]
+fn whoever_waits_does_not_give_up_because_the_queue_is_full() {
+    let (store, gate) = gated(1);
+    gate.close();
+    let keys = ["in the writer", "queued"].map(request);
+    let mut futures: Vec<_> = keys.iter().map(|key| Box::pin(store.claim_async(key))).collect();
+    assert!(poll_once(futures[0].as_mut()).is_pending());
+    gate.wait_for_writer();
+    assert!(poll_once(futures[1].as_mut()).is_pending());
+    let wait = keyclaim::ClaimWait::at_most(Duration::from_mins(1));
+    std::thread::scope(|scope| {
+        let blocking = scope.spawn(|| store.claim_wait(&request("b"), &wait));
+        let on_a_task = scope.spawn(|| block_on(store.claim_wait_async(&request("c"), &wait)));
+        while store.stats().expect("healthy").busy < 2 {
+            std::thread::yield_now();
+        }
+        gate.open();
+        won(blocking.join().expect("no panic"));
+        won(on_a_task.join().expect("no panic"));
+    });
+    for future in futures {
+        won(block_on(future));
+    }
+}

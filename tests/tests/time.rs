@@ -216,3 +216,19 @@ fn a_forgotten_key_is_new_and_an_extended_window_replays_longer() {
     store.forget(&id("a"), seen).expect("seen");
     assert_eq!(won(store.claim(&request("a"))).kind(), WonKind::Fresh);
 }
+
+/// A store was idle for ten hours and told the time all the while; then its machine was rebooted.
+/// Only the last commit's time was on disk, and an hour of the gap counted. Its users saw time that
+/// lay behind what they had been told. Closing saves the time, and an idle store saves it by itself.
+#[test]
+fn an_idle_store_does_not_fall_behind_the_time_it_told_over_a_reboot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let clock = ManualClock::new(START_MS);
+    let store = open(&path, &clock, Policy::new(Abandoned::Rerun));
+    clock.advance(10 * HOUR_MS);
+    let told = store.now_ms();
+    store.close().expect("closed");
+    clock.reboot();
+    assert_eq!(open(&path, &clock, Policy::new(Abandoned::Rerun)).now_ms(), told);
+}

@@ -137,11 +137,10 @@ impl Store {
             // The place is taken before asking: what is decided in between rings.
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            match self.claim(&request)? {
-                Decision::InFlight { lease_until_ms, .. } if !wait.is_over(deadline) => {
-                    ticket.bell().wait_until(shared.look_again_at(lease_until_ms).min(deadline));
-                }
-                decision => return Ok(decision),
+            let told = self.claim(&request);
+            match shared.look_again(&told, wait.is_over(deadline)) {
+                Some(at) => ticket.bell().wait_until(at.min(deadline)),
+                None => return told,
             }
         }
     }
@@ -159,12 +158,13 @@ impl Store {
         loop {
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            match self.claim_async(&request).await? {
-                Decision::InFlight { lease_until_ms, .. } if !wait.is_over(deadline) => {
-                    shared.ring_at(shared.look_again_at(lease_until_ms).min(deadline), ticket.bell());
+            let told = self.claim_async(&request).await;
+            match shared.look_again(&told, wait.is_over(deadline)) {
+                Some(at) => {
+                    shared.ring_at(at.min(deadline), ticket.bell());
                     Ringing(ticket.bell().clone()).await;
                 }
-                decision => return Ok(decision),
+                None => return told,
             }
         }
     }
@@ -319,10 +319,18 @@ impl Drop for Told<'_> {
 }
 
 impl Shared {
-    /// When a waiter looks again by itself: at the end of the lease, or soon.
-    fn look_again_at(&self, lease_until_ms: Option<Millis>) -> Instant {
-        let rest = lease_until_ms.map(|until_ms| until_ms.since(self.now_ms()).to_duration());
-        timer::after(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
+    /// When a waiter looks again by itself: at the end of the lease, or soon. None if it was told a
+    /// decision, or its wait is over. That too many were woken at once is no reason to give up.
+    fn look_again(&self, told: &Result<Decision<Claim>>, is_over: bool) -> Option<Instant> {
+        let rest = match told {
+            _ if is_over => return None,
+            Ok(Decision::InFlight { lease_until_ms, .. }) => {
+                lease_until_ms.map(|until_ms| until_ms.since(self.now_ms()).to_duration())
+            }
+            Err(error) if error.kind() == ErrorKind::Busy => error.retry_after(),
+            Ok(_) | Err(_) => return None,
+        };
+        Some(timer::after(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)))
     }
 }
 

@@ -95,6 +95,25 @@ impl Writer {
         }
     }
 
+    /// Saves store time although no command asks for a commit: a store that was idle for long, and whose
+    /// machine is then rebooted, must not fall behind the time it has told (P6).
+    pub(super) fn save_time(&mut self, shared: &Shared) -> Result<()> {
+        let guard = shared.engine.open()?;
+        let open = guard.as_ref().ok_or_else(poisoned)?;
+        let txn = open.durable.begin(&open.db)?;
+        shared.now_ms();
+        let written = (|| {
+            let mut meta = txn.open_table(META).map_err(before_commit)?;
+            let token = meta::read(&meta)?.token.max(self.token_high);
+            meta::write(&mut meta, Now { token, time: shared.saved_time() })
+        })();
+        let saved = match written {
+            Ok(()) => commit(open, txn),
+            Err(error) => open.durable.abort(txn).and(Err(error)),
+        };
+        saved.inspect_err(|error| shared.engine.poison_if_failed(error))
+    }
+
     fn try_group(
         &mut self,
         shared: &Shared,
@@ -353,6 +372,6 @@ impl Shared {
         let (giver, taker) = slot();
         drop(taker);
         // Refused only if the store is closing; the lease then ends the claim.
-        drop(self.queue.push(Lane::Owners, Job { id, command: untold, giver }));
+        drop(self.queue.push(Lane::Store, Job::new(id, untold, giver)));
     }
 }

@@ -49,7 +49,7 @@ pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use request::ClaimRequest;
 
-pub(crate) use queue::Lane;
+pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
 
 use crate::clock::{Clock, StoreTime};
@@ -228,10 +228,12 @@ impl Running {
         // On the writer's own thread nobody else serves what still waits; elsewhere nothing does.
         shared::write_groups(shared);
         // A caller that commits by itself holds the writer; it is let finish.
-        let _writer = shared.writer.lock();
+        let mut writer = shared.writer.lock();
+        // A poisoned store has nothing to save into.
+        let saved = if shared.engine.is_poisoned() { Ok(()) } else { writer.save_time(shared) };
         let closed = shared.engine.close();
         shared.waiters.ring_all();
-        closed
+        saved.and(closed)
     }
 }
 

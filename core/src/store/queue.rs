@@ -1,13 +1,15 @@
 //! What waits for the writer: two lanes, both bounded, owners before claims.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::slot::Giver;
 use crate::key::Id;
-use crate::limits::GROUP_LEN_MAX;
+use crate::limits::{GROUP_LEN_MAX, OWNER_QUEUE_LEN_MAX};
 use crate::machine::{Answer, Command};
 use crate::{Error, ErrorKind, Result};
 
@@ -16,7 +18,12 @@ pub(super) struct Job {
     pub(super) id: Id,
     pub(super) command: Command,
     pub(super) giver: Giver<Reply>,
+    /// The place of the owner it comes from, given back when the command is answered, heard or not.
+    place: Option<Place>,
 }
+
+/// One of the few places that a claim object has in the owners' lane.
+pub(crate) struct Place(Arc<AtomicUsize>);
 
 /// What comes back.
 pub(crate) struct Reply {
@@ -26,12 +33,13 @@ pub(crate) struct Reply {
 }
 
 /// Which lane a job waits in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lane {
-    /// Claims, look-ups, operators: refused with `Busy` when it is full.
+    /// Claims and operators: refused with `Busy` when it is full.
     Claims,
-    /// Owners and whatever lets go of a claim: every live claim has its place, so this is never refused.
-    Owners,
+    /// What an owner says: never refused, since every claim object has places of its own.
+    Owner(Place),
+    /// What the store says for an owner: one renewal a claim, and the letting go of an untold win.
+    Store,
 }
 
 pub(super) struct Queue {
@@ -47,18 +55,49 @@ struct Lanes {
     closed: bool,
 }
 
+impl Job {
+    pub(super) fn new(id: Id, command: Command, giver: Giver<Reply>) -> Self {
+        Self { id, command, giver, place: None }
+    }
+}
+
+impl Place {
+    /// Takes one of the places that this counts; `Busy` if there is none left. An owner says one thing
+    /// after the other, so whoever pours commands into the queue is stopped.
+    pub(crate) fn take(taken: &Arc<AtomicUsize>) -> Result<Self> {
+        let place = Self(taken.clone());
+        if taken.fetch_add(1, Ordering::AcqRel) >= OWNER_QUEUE_LEN_MAX {
+            return Err(Error::busy(
+                "this claim has too many commands waiting; await them first",
+                BUSY_RETRY_AFTER,
+            ));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Queue {
     pub(super) fn new(claims_max: usize) -> Self {
         Self { lanes: Mutex::default(), filled: Condvar::new(), claims_max }
     }
 
-    pub(super) fn push(&self, lane: Lane, job: Job) -> Result<()> {
+    pub(super) fn push(&self, lane: Lane, mut job: Job) -> Result<()> {
         let mut lanes = self.lanes.lock();
         if lanes.closed {
             return Err(closed());
         }
         match lane {
-            Lane::Owners => lanes.owners.push_back(job),
+            Lane::Store => lanes.owners.push_back(job),
+            Lane::Owner(place) => {
+                job.place = Some(place);
+                lanes.owners.push_back(job);
+            }
             Lane::Claims if lanes.claims.len() >= self.claims_max => {
                 return Err(Error::busy("the queue of claims is full; ask again", BUSY_RETRY_AFTER));
             }

@@ -50,6 +50,12 @@ impl Shared {
         self.time.lock().saved()
     }
 
+    /// How often store time is saved, also when nothing else is committed: twice within the part of a gap
+    /// that counts over a reboot, so that it does not fall behind what it has told. Once a minute at most.
+    pub(super) fn save_time_every(&self) -> Duration {
+        (self.options.reboot_gap_max_ms.to_duration() / 2).max(Duration::from_mins(1))
+    }
+
     /// Asks and waits. A caller that finds nobody waiting commits itself: a thread hand-over costs a
     /// lone caller about 35 us.
     ///
@@ -65,7 +71,7 @@ impl Shared {
         let (giver, taker) = slot();
         let writer = self.writer.try_lock();
         let (command, order) = command();
-        let job = Job { id: id.clone(), command, giver };
+        let job = Job::new(id.clone(), command, giver);
         // Looked at with the order held: whoever was before this command has it queued by now.
         if let Some(mut writer) = writer.filter(|_| self.queue.is_empty()) {
             drop(order);
@@ -84,7 +90,7 @@ impl Shared {
     pub(crate) fn ask_later(&self, lane: Lane, id: &Id, command: Command) -> Result<Taker<Reply>> {
         self.engine.check()?;
         let (giver, taker) = slot();
-        self.push(lane, Job { id: id.clone(), command, giver })?;
+        self.push(lane, Job::new(id.clone(), command, giver))?;
         Ok(taker)
     }
 

@@ -33,6 +33,7 @@ struct Entry {
 enum What {
     Renew(Renewal),
     Ring(Weak<Bell>),
+    SaveTime,
 }
 
 struct Renewal {
@@ -47,6 +48,8 @@ struct Renewal {
 /// The timer thread. Ends when told to or when all senders are gone.
 pub(super) fn run(shared: &Shared, messages: &Receiver<Message>) {
     let mut heap = BinaryHeap::new();
+    let save_every = shared.save_time_every();
+    heap.push(Entry { at: after(save_every), what: What::SaveTime });
     loop {
         let message = match heap.peek().map(|next: &Entry| next.at) {
             Some(at) => messages.recv_deadline(at),
@@ -61,15 +64,21 @@ pub(super) fn run(shared: &Shared, messages: &Receiver<Message>) {
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(entry) = heap.pop() {
-                    heap.extend(due(shared, entry.what));
+                    heap.extend(due(shared, entry.what, save_every));
                 }
             }
         }
     }
 }
 
-fn due(shared: &Shared, what: What) -> Option<Entry> {
+fn due(shared: &Shared, what: What, save_every: Duration) -> Option<Entry> {
     match what {
+        What::SaveTime => {
+            if let Err(error) = shared.writer.lock().save_time(shared) {
+                tracing::warn!(target: "keyclaim", %error, "store time was not saved; it is tried again");
+            }
+            Some(Entry { at: after(save_every), what: What::SaveTime })
+        }
         What::Ring(bell) => {
             if let Some(bell) = bell.upgrade() {
                 bell.ring();
@@ -85,8 +94,8 @@ fn due(shared: &Shared, what: What) -> Option<Entry> {
             let is_waiting = next.asked.as_ref().is_some_and(Taker::is_waiting);
             if !is_waiting && shared.engine.check().is_ok() {
                 let (giver, taker) = slot();
-                let job = Job { id: next.id.clone(), command: renewal(next.place.1), giver };
-                next.asked = shared.queue.push(Lane::Owners, job).is_ok().then_some(taker);
+                let job = Job::new(next.id.clone(), renewal(next.place.1), giver);
+                next.asked = shared.queue.push(Lane::Store, job).is_ok().then_some(taker);
             }
             Some(Entry { at: after(next.every), what: What::Renew(next) })
         }
