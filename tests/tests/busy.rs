@@ -121,11 +121,11 @@ fn dropped_futures_of_an_owner_keep_their_places_until_they_are_served() {
     for point in ["1", "2", "3", "4"] {
         assert!(poll_once(Box::pin(owner.checkpoint_async(point, b"")).as_mut()).is_pending());
     }
-    let std::task::Poll::Ready(told) = poll_once(Box::pin(owner.checkpoint_async("5", b"")).as_mut()) else {
-        panic!("a fifth command waits");
-    };
-    refused(told, ErrorKind::Busy);
+    let fifth = poll_once(Box::pin(owner.checkpoint_async("5", b"")).as_mut());
+    // Opened before it is judged: a failure here must not leave the writer stuck.
     gate.open();
+    let std::task::Poll::Ready(told) = fifth else { panic!("a fifth command waits") };
+    refused(told, ErrorKind::Busy);
     won(block_on(claim));
     owner.complete(&success(b"")).expect("its places are free again");
 }
