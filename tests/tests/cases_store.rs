@@ -506,3 +506,18 @@ fn a_body_over_the_limit_is_told_and_the_key_stays_used() {
         }
     }
 }
+
+/// KC-111. Claims were kept where writes become visible late, and two isolates each won one. Reading
+/// back what was written only narrowed the race. Both ran. A claim needs one place that decides: a
+/// second opening of one file is refused, and two stores, which are two winners, are told apart.
+#[test]
+fn there_is_one_decider_for_one_file_and_two_stores_are_told_apart() {
+    let [memory, file] = World::both();
+    let path = file.dir.as_ref().unwrap().path().join("store");
+    let error = Store::open(&path, options(&file.clock)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.retry_after().is_some() && error.message().contains(&std::process::id().to_string()));
+    assert!(matches!(memory.claim("k"), Decision::Won(_)));
+    assert!(matches!(file.claim("k"), Decision::Won(_)));
+    assert_ne!(memory.store.id(), file.store.id());
+}
