@@ -12,7 +12,7 @@ use crate::machine::{
     Act, Answer, BeginEffect, Blob, Command, EffectAnswer, HoldReason, InDoubt, Outcome, OwnerAnswer,
     OwnerCommand, Point, Step, StepResult, Won, WonKind,
 };
-use crate::store::{Lane, Place, Running};
+use crate::store::{Lane, Place, Ringing, Running};
 use crate::token::downstream_key;
 use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
 
@@ -167,47 +167,63 @@ impl Claim {
     /// *Durability*: on disk when this returns. A body over the store's limit is not kept; that the
     /// request ran is.
     pub fn complete(&self, outcome: &Outcome) -> Result<()> {
-        self.say(self.complete_act(outcome)).map(|_| self.running.shared.end(&self.place))
+        self.say_last(self.complete_act(outcome))
     }
 
     /// Like [`Claim::complete`], without blocking. Once it was polled, dropping it does not take the outcome back.
     pub async fn complete_async(&self, outcome: &Outcome) -> Result<()> {
-        self.say_async(self.complete_act(outcome)).await.map(|_| self.running.shared.end(&self.place))
+        self.say_last_async(self.complete_act(outcome)).await
     }
 
     /// Says that no effect happened: the key is new again, if this was the only attempt and nothing
     /// was recorded. Otherwise like [`abandon`](Self::abandon).
     pub fn release(&self) -> Result<()> {
-        self.say(Act::Release).map(|_| self.running.shared.end(&self.place))
+        self.say_last(Act::Release)
     }
 
     /// Like [`Claim::release`], without blocking.
     pub async fn release_async(&self) -> Result<()> {
-        self.say_async(Act::Release).await.map(|_| self.running.shared.end(&self.place))
+        self.say_last_async(Act::Release).await
     }
 
     /// Says that this attempt ended without an outcome: its lease ends now, what it recorded stays,
     /// and the abandoned policy decides what follows.
     pub fn abandon(&self) -> Result<()> {
-        self.say(Act::Abandon).map(|_| self.running.shared.end(&self.place))
+        self.say_last(Act::Abandon)
     }
 
     /// Like [`Claim::abandon`], without blocking.
     pub async fn abandon_async(&self) -> Result<()> {
-        self.say_async(Act::Abandon).await.map(|_| self.running.shared.end(&self.place))
+        self.say_last_async(Act::Abandon).await
     }
 
     /// Says that the outcome is not known: nobody may run it until a person resolves it, or this
     /// owner finds out and completes it after all.
     pub fn hold(&self) -> Result<()> {
-        self.say(Act::Hold { reason: HoldReason::Owner }).map(|_| self.running.shared.end(&self.place))
+        self.say_last(Act::Hold { reason: HoldReason::Owner })
     }
 
     /// Like [`Claim::hold`], without blocking.
     pub async fn hold_async(&self) -> Result<()> {
-        self.say_async(Act::Hold { reason: HoldReason::Owner })
-            .await
-            .map(|_| self.running.shared.end(&self.place))
+        self.say_last_async(Act::Hold { reason: HoldReason::Owner }).await
+    }
+
+    /// Says what ends this attempt; after it nothing is renewed.
+    pub(crate) fn say_last(&self, act: Act) -> Result<()> {
+        self.say(act).map(|_| self.running.shared.end(&self.place))
+    }
+
+    pub(crate) async fn say_last_async(&self, act: Act) -> Result<()> {
+        self.say_async(act).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// Rings after this span, without a thread that waits for it.
+    pub(crate) fn bell_after(&self, span: Duration) -> Ringing {
+        self.running.shared.bell_after(span)
+    }
+
+    pub(crate) fn loss_bell(&self) -> Ringing {
+        self.running.shared.loss_bell(&self.place)
     }
 
     fn say(&self, act: Act) -> Result<OwnerAnswer> {

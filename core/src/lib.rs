@@ -76,6 +76,8 @@ pub mod store;
 
 #[cfg(feature = "store")]
 mod claim;
+#[cfg(feature = "store")]
+mod effect;
 mod error;
 mod hash;
 mod policy;
@@ -85,6 +87,8 @@ mod token;
 
 #[cfg(feature = "store")]
 pub use claim::Claim;
+#[cfg(feature = "store")]
+pub use effect::{Call, Effect, EffectError, Effected, NoAsk, ReadyEffect};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};

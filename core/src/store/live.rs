@@ -1,10 +1,12 @@
 //! The claims that live in this process: who they are, and until when the store renews them.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::wait::Bell;
 use crate::{Millis, Token};
 
 /// A live claim's place: the encoded id and the token.
@@ -27,6 +29,8 @@ struct Entry {
     is_over: bool,
     /// Told fenced: nothing is left to renew, and the key is another's.
     is_lost: bool,
+    /// Who wants to know as soon as it is lost.
+    bells: Vec<Weak<Bell>>,
 }
 
 impl Live {
@@ -73,9 +77,27 @@ impl Live {
 
     /// The claim was overtaken: no more renewals.
     pub(super) fn lose(&self, place: &Place) {
-        if let Some(entry) = self.claims.lock().get_mut(place) {
-            entry.is_lost = true;
+        let bells = match self.claims.lock().get_mut(place) {
+            Some(entry) => {
+                entry.is_lost = true;
+                std::mem::take(&mut entry.bells)
+            }
+            None => return,
+        };
+        // Rung without the lock: whoever is woken may run anything.
+        for bell in bells.iter().filter_map(Weak::upgrade) {
+            bell.ring();
         }
+    }
+
+    /// A bell that rings when the claim is lost. Ask afterwards whether it was lost before.
+    pub(super) fn watch(&self, place: &Place) -> Arc<Bell> {
+        let bell = Arc::new(Bell::default());
+        if let Some(entry) = self.claims.lock().get_mut(place) {
+            entry.bells.retain(|bell| bell.strong_count() > 0);
+            entry.bells.push(Arc::downgrade(&bell));
+        }
+        bell
     }
 
     pub(super) fn is_lost(&self, place: &Place) -> bool {

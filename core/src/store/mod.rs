@@ -51,6 +51,7 @@ pub use request::ClaimRequest;
 
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
+pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
 use crate::stats::Stats;

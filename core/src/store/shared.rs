@@ -15,7 +15,7 @@ use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
 use super::tables::ReadRows;
 use super::timer::Message;
-use super::wait::{Bell, Waiters};
+use super::wait::{Bell, Ringing, Waiters};
 use crate::clock::{Clock, Saved, StoreTime};
 use crate::key::Id;
 use crate::machine::Command;
@@ -130,6 +130,21 @@ impl Shared {
 
     pub(crate) fn body_len_max(&self) -> usize {
         self.options.body_len_max
+    }
+
+    /// Rings after this span.
+    pub(crate) fn bell_after(&self, span: Duration) -> Ringing {
+        let bell = Arc::new(Bell::default());
+        self.ring_at(super::timer::after(span), &bell);
+        Ringing(bell)
+    }
+
+    /// Rings when the claim is lost from now on; in a forked child never.
+    pub(crate) fn loss_bell(&self, place: &Place) -> Ringing {
+        if self.engine.is_inherited() {
+            return Ringing(Arc::default());
+        }
+        Ringing(self.live.watch(place))
     }
 
     pub(crate) fn is_lost(&self, place: &Place) -> bool {

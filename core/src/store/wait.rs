@@ -5,15 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::slot::wake;
+use super::timer::after;
 
 /// Wakes whoever waits, once, blocking or async.
 #[derive(Default)]
-pub(super) struct Bell {
+pub(crate) struct Bell {
     state: Mutex<Rung>,
     rung: Condvar,
 }
@@ -118,7 +119,14 @@ impl Drop for Ticket<'_> {
 }
 
 /// Resolves once the bell was rung.
-pub(super) struct Ringing(pub(super) Arc<Bell>);
+pub(crate) struct Ringing(pub(super) Arc<Bell>);
+
+impl Ringing {
+    /// Waits until it is rung, at most this long.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        self.0.wait_until(after(timeout));
+    }
+}
 
 impl Future for Ringing {
     type Output = ();
