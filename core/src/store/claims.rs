@@ -106,7 +106,8 @@ impl Store {
         }
     }
 
-    /// Like [`Store::claim`], without blocking the thread it is polled on, on any runtime.
+    /// Like [`Store::claim`], without blocking the thread it is polled on, on any runtime: it waits for no
+    /// commit and no lock, though the look at the key may read a page from disk.
     ///
     /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
     pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {

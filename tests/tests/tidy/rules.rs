@@ -356,7 +356,7 @@ mod tests {
                 ".github/workflows/x",
                 "https://a.example/network/x",
                 "home/work/x",
-                "self.library()",
+                concat!("self.", "library()"),
                 "/workers/x",
             ],
         );
