@@ -73,6 +73,8 @@ pub mod machine;
 pub mod rows;
 #[cfg(feature = "store")]
 pub mod store;
+#[cfg(feature = "store")]
+pub mod upkeep;
 
 #[cfg(feature = "store")]
 mod claim;
@@ -97,6 +99,8 @@ pub use stats::Stats;
 #[cfg(feature = "store")]
 pub use store::{ClaimRequest, ClaimWait, Options, Store};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
+#[cfg(feature = "store")]
+pub use upkeep::{Reap, Reaped};
 
 /// The pages outside the sources, so that their examples are run and their Rust is true.
 #[cfg(all(doctest, feature = "store"))]

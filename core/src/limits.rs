@@ -91,6 +91,16 @@ pub const CACHE_LEN_DEFAULT: usize = 64 * 1024 * 1024;
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Most records that one page of a listing reads before it returns what it has and a cursor.
 pub const PAGE_READS_MAX: usize = 10_000;
+/// Most due rows that the reaper changes in one commit: as many as a commit group has commands, so that
+/// claims wait for a batch no longer than for each other.
+pub const REAP_BATCH_LEN_MAX: usize = GROUP_LEN_MAX;
+/// Most unfinished records that the result of one pass lists; all of them are counted, and told to the hook.
+pub const REAP_LISTED_MAX: usize = 1_000;
+/// Shortest period in milliseconds between two passes: a hundred a second is a mistake in the unit.
+pub const REAP_EVERY_MS_MIN: u64 = 10;
+/// By how much the period of passes may differ from what was set, in percent either way (arbitrary): stores
+/// that were opened together soon reap apart.
+pub const REAP_JITTER_PERCENT: u32 = 10;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 

@@ -30,8 +30,32 @@ pub trait Rows {
     /// Removes a row, if it is there, and its entry in the due index.
     fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Millis>) -> Result<()>;
 
-    /// The first rows whose due time is at or before `when`, at most `limit`, earliest first.
-    fn due_before(&self, when: Millis, limit: usize) -> Result<Vec<(Millis, Table, Vec<u8>)>>;
+    /// Moves a row's entry in the due index, or removes it, and leaves the row as it is.
+    fn move_due(&mut self, table: Table, key: &[u8], due: Due) -> Result<()>;
+
+    /// The first entries of the due index at or before `when`, at most `limit`, earliest first; those
+    /// behind the place `after`, if one is given.
+    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>>;
+}
+
+/// One entry of the due index.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DueEntry {
+    /// Its place in the index, to go on behind it. What it looks like is the engine's own affair.
+    pub place: Vec<u8>,
+    /// The row that is due; none if the entry is damaged.
+    pub row: Option<DueRow>,
+}
+
+/// A row that is due.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DueRow {
+    /// Since when, by the index.
+    pub when: Millis,
+    /// Its table.
+    pub table: Table,
+    /// Its key.
+    pub key: Vec<u8>,
 }
 
 /// A row's place in the due index before and after.
@@ -65,6 +89,15 @@ pub enum Write {
         key: Vec<u8>,
         /// Its place in the due index before.
         due_was: Option<Millis>,
+    },
+    /// Move a row's entry in the due index only.
+    MoveDue {
+        /// Its table.
+        table: Table,
+        /// Its key.
+        key: Vec<u8>,
+        /// Its place in the due index.
+        due: Due,
     },
 }
 
@@ -146,11 +179,22 @@ pub fn plan(id: &[u8], before: Option<&Record>, changes: Changes) -> Result<Vec<
     Ok(writes)
 }
 
+/// All writes that remove one row of the archive, whose due time this is.
+pub fn plan_unarchive(key: &[u8], archived: &Record, due_was: Millis) -> Vec<Write> {
+    let mut writes = vec![Write::Delete { table: Table::Archive, key: key.to_vec(), due_was: Some(due_was) }];
+    // A body's row has the key that its record has in the archive.
+    if body(archived).is_some_and(is_apart) {
+        writes.push(Write::Delete { table: Table::Bodies, key: key.to_vec(), due_was: None });
+    }
+    writes
+}
+
 /// Does the writes of a plan.
 pub fn apply(rows: &mut impl Rows, writes: &[Write]) -> Result<()> {
     writes.iter().try_for_each(|write| match write {
         Write::Put { table, key, value, due } => rows.put(*table, key, value, *due),
         Write::Delete { table, key, due_was } => rows.delete(*table, key, *due_was),
+        Write::MoveDue { table, key, due } => rows.move_due(*table, key, *due),
     })
 }
 

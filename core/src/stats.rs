@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::{Answer, Command, Decision, WonKind};
+use crate::upkeep::due::Step;
 use crate::{ErrorKind, Result};
 
 /// A reading of a store's numbers. Counts start at zero with every opening.
@@ -41,6 +42,20 @@ pub struct Stats {
     pub grouped_commands: u64,
     /// The largest of those groups.
     pub largest_group: u64,
+    /// Records that the reaper removed.
+    pub reaped: u64,
+    /// Successes whose body and headers the reaper dropped at the end of their replay window.
+    pub tombstoned: u64,
+    /// Archived failures that the reaper removed.
+    pub archived_removed: u64,
+    /// Reports of records that were unfinished past their horizon.
+    pub unfinished_reported: u64,
+    /// Commits of the reaper.
+    pub reap_batches: u64,
+    /// The most due rows that one of those commits changed.
+    pub largest_reap_batch: u64,
+    /// Due rows that the last pass of the reaper read.
+    pub last_reap_rows_read: u64,
     /// Claim objects alive now.
     pub live_claims: u64,
     /// Callers waiting for a key now.
@@ -72,6 +87,13 @@ pub(crate) struct Counters {
     groups: AtomicU64,
     grouped_commands: AtomicU64,
     largest_group: AtomicU64,
+    reaped: AtomicU64,
+    tombstoned: AtomicU64,
+    archived_removed: AtomicU64,
+    unfinished_reported: AtomicU64,
+    reap_batches: AtomicU64,
+    largest_reap_batch: AtomicU64,
+    last_reap_rows_read: AtomicU64,
 }
 
 impl Counters {
@@ -122,6 +144,27 @@ impl Counters {
         self.largest_group.fetch_max(len as u64, Ordering::Relaxed);
     }
 
+    /// Counts what the reaper did to one row.
+    pub(crate) fn reaped(&self, step: &Step) {
+        match step {
+            Step::Removed => add(&self.reaped),
+            Step::Tombstoned => add(&self.tombstoned),
+            Step::Unarchived => add(&self.archived_removed),
+            Step::Unfinished { .. } => add(&self.unfinished_reported),
+            Step::Reindexed | Step::NotDue => {}
+        }
+    }
+
+    /// Counts a commit of the reaper.
+    pub(crate) fn reap_batch(&self, len: usize) {
+        add(&self.reap_batches);
+        self.largest_reap_batch.fetch_max(len as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reap_pass(&self, rows_read: u64) {
+        self.last_reap_rows_read.store(rows_read, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Stats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -141,6 +184,13 @@ impl Counters {
             groups: of(&self.groups),
             grouped_commands: of(&self.grouped_commands),
             largest_group: of(&self.largest_group),
+            reaped: of(&self.reaped),
+            tombstoned: of(&self.tombstoned),
+            archived_removed: of(&self.archived_removed),
+            unfinished_reported: of(&self.unfinished_reported),
+            reap_batches: of(&self.reap_batches),
+            largest_reap_batch: of(&self.largest_reap_batch),
+            last_reap_rows_read: of(&self.last_reap_rows_read),
             ..Stats::default()
         }
     }

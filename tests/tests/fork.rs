@@ -88,6 +88,7 @@ fn is_closed(store: &Store, claim: &Claim) {
     refused(store.inspect(asked.id()), ErrorKind::Closed);
     refused(store.list(asked.id().scope(), Which::All, None, 10), ErrorKind::Closed);
     refused(store.forget(asked.id(), Token(1)), ErrorKind::Closed);
+    refused(store.reap(&keyclaim::Reap::new()), ErrorKind::Closed);
     refused(store.stats(), ErrorKind::Closed);
     refused(store.reopen(), ErrorKind::Closed);
     refused(claim.renew(None), ErrorKind::Closed);

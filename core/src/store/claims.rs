@@ -27,7 +27,7 @@ pub struct ClaimWait {
     cancel: Option<Cancel>,
 }
 
-/// Ends waits from outside, for good; clones end the same ones.
+/// Ends waits and passes of upkeep from outside, for good; clones end the same ones.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<CancelState>);
 
@@ -51,16 +51,12 @@ impl ClaimWait {
     }
 
     fn is_over(&self, deadline: Instant) -> bool {
-        let is_cancelled =
-            self.cancel.as_ref().is_some_and(|cancel| cancel.0.is_cancelled.load(Ordering::Acquire));
-        is_cancelled || timer::now() >= deadline
+        self.cancel.as_ref().is_some_and(Cancel::is_cancelled) || timer::now() >= deadline
     }
 
     fn watch(&self, bell: &Arc<Bell>) {
         if let Some(cancel) = &self.cancel {
-            let mut bells = cancel.0.bells.lock();
-            bells.retain(|bell| bell.strong_count() > 0);
-            bells.push(Arc::downgrade(bell));
+            cancel.watch(bell);
         }
     }
 }
@@ -69,6 +65,18 @@ impl Cancel {
     /// One that has not been cancelled.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether it has been cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// Rings this bell when cancelled. Ask afterwards whether it was cancelled before.
+    pub(super) fn watch(&self, bell: &Arc<Bell>) {
+        let mut bells = self.0.bells.lock();
+        bells.retain(|bell| bell.strong_count() > 0);
+        bells.push(Arc::downgrade(bell));
     }
 
     /// Ends every wait it was given to, now and from now on: they return what they last found.

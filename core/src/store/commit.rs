@@ -98,20 +98,35 @@ impl Writer {
     /// Saves store time although no command asks for a commit: a store that was idle for long, and whose
     /// machine is then rebooted, must not fall behind the time it has told (P6).
     pub(super) fn save_time(&mut self, shared: &Shared) -> Result<()> {
+        self.write_alone(shared, |_| Ok(true))
+    }
+
+    /// One transaction that is no group of commands. Committed if `write` says that it is to be, and ended
+    /// without a trace if not or if it fails.
+    pub(super) fn write_alone(
+        &mut self,
+        shared: &Shared,
+        write: impl FnOnce(&mut WriteRows<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = open.durable.begin(&open.db)?;
         shared.now_ms();
         let written = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let token = meta::read(&meta)?.token.max(self.token_high);
-            meta::write(&mut meta, Now { token, time: shared.saved_time() })
+            let is_wanted = write(&mut WriteRows::open(&txn)?)?;
+            if is_wanted {
+                let token = meta::read(&meta)?.token.max(self.token_high);
+                meta::write(&mut meta, Now { token, time: shared.saved_time() })?;
+            }
+            Ok(is_wanted)
         })();
-        let saved = match written {
-            Ok(()) => commit(open, txn),
+        let ended = match written {
+            Ok(true) => commit(open, txn),
+            Ok(false) => open.durable.abort(txn),
             Err(error) => open.durable.abort(txn).and(Err(error)),
         };
-        saved.inspect_err(|error| shared.engine.poison_if_failed(error))
+        ended.inspect_err(|error| shared.engine.poison_if_failed(error))
     }
 
     fn try_group(
@@ -309,7 +324,7 @@ fn decide(
 
 /// Writes the rows of one command. From its first row on, a panic leaves nobody knowing what was
 /// written, so it is the store's failure and not the command's.
-fn put(rows: &mut WriteRows<'_>, writes: &[Write]) -> Result<()> {
+pub(super) fn put(rows: &mut WriteRows<'_>, writes: &[Write]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows::apply(rows, writes)))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "writing a row failed; reopen the store")))
 }

@@ -183,7 +183,7 @@ impl Which {
 }
 
 impl Inspection {
-    fn of(record: &Record, now_ms: Millis) -> Self {
+    pub(crate) fn of(record: &Record, now_ms: Millis) -> Self {
         let steps = record.steps.iter().map(|step| {
             let standing = match step.progress {
                 StepProgress::Begun { until_ms, .. } => StepStanding::Begun { until_ms },

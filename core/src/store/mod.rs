@@ -4,8 +4,10 @@
 //! an answer that was given survives a power cut; a store in doubt says so. What this layer adds to
 //! the [`machine`](crate::machine) is atomicity, durability and waiting; it decides nothing itself.
 //!
-//! A store starts two threads when it is opened, the writer and the timer, and joins both when it is
-//! closed. The guarantee holds for one file: two hosts with a store each are two winners.
+//! A store starts two threads when it is opened, the writer and the timer, and a third if it is to reap by
+//! itself ([`Options::reap_every`]); it joins them when it is closed. Without that and without
+//! [`Store::reap`] nothing is ever removed. The guarantee holds for one file: two hosts with a store each
+//! are two winners.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ mod queue;
 mod request;
 mod shared;
 mod slot;
+mod sweep;
 mod tables;
 mod timer;
 mod wait;
@@ -51,6 +54,7 @@ pub use request::ClaimRequest;
 
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
+pub(crate) use sweep::Told;
 pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
@@ -125,11 +129,17 @@ impl Store {
             clock,
             time: Mutex::new(time),
             timer: sender,
+            reaping: Mutex::default(),
+            closing: Cancel::new(),
         });
         let running = Running { shared: shared.clone(), threads: Mutex::default(), path };
         // Pushed one by one, so that a thread that cannot start leaves the other to be ended.
-        let writer = shared.clone();
+        let (writer, reaper) = (shared.clone(), shared.clone());
         running.threads.lock().push(spawn("keyclaim-writer", move || shared::write_groups(&writer))?);
+        if let Some(period) = shared.options.reap_every {
+            let run = move || sweep::run(&reaper, period);
+            running.threads.lock().push(spawn("keyclaim-reaper", run)?);
+        }
         running.threads.lock().push(spawn("keyclaim-timer", move || timer::run(&shared, &messages))?);
         Ok(Self { running: Arc::new(running) })
     }
@@ -170,7 +180,7 @@ impl Store {
         self.running.shared.engine.is_poisoned()
     }
 
-    /// Closes the store: serves what waits, wakes who waits with `Closed`, ends both threads and
+    /// Closes the store: serves what waits, wakes who waits with `Closed`, ends its threads and
     /// closes the file. Other handles and claims are answered `Closed` from then on.
     ///
     /// Errors: what closing the file said; everything that was answered is durable all the same.
@@ -219,6 +229,7 @@ impl Running {
             .check()
             .or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
         shared.queue.close();
+        shared.closing.cancel();
         drop(shared.timer.send(timer::Message::Stop));
         for thread in self.threads.lock().drain(..) {
             // The last handle can go on a thread of the store's own, inside a waker; it ends by itself.

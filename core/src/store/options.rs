@@ -8,8 +8,9 @@ use super::file;
 use crate::clock::{Clock, StoreTime};
 use crate::limits::{
     BODY_LEN_DEFAULT, BODY_LEN_MAX, CACHE_LEN_DEFAULT, KEY_LEN_DEFAULT, KEY_LEN_MAX, QUEUE_LEN_DEFAULT,
-    RENEW_LEASES_DEFAULT,
+    REAP_EVERY_MS_MIN, RENEW_LEASES_DEFAULT,
 };
+use crate::upkeep::{Hook, Unfinished};
 use crate::{Abandoned, Error, Millis, Policy, Result};
 
 /// How a store is opened: safe defaults, and the one choice that has none.
@@ -26,6 +27,8 @@ pub struct Options {
     pub(super) reboot_gap_max_ms: Millis,
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) on_repair: Option<Arc<dyn Fn(f64) + Send + Sync>>,
+    pub(super) reap_every: Option<Duration>,
+    pub(crate) on_unfinished: Option<Hook<Unfinished>>,
     #[cfg(any(test, feature = "testing"))]
     pub(super) faults: super::inject::Faults,
     #[cfg(any(test, feature = "testing"))]
@@ -52,6 +55,8 @@ impl Options {
             reboot_gap_max_ms: StoreTime::GAP_MAX_DEFAULT,
             clock: None,
             on_repair: None,
+            reap_every: None,
+            on_unfinished: None,
             #[cfg(any(test, feature = "testing"))]
             faults: super::inject::Faults::default(),
             #[cfg(any(test, feature = "testing"))]
@@ -137,6 +142,32 @@ impl Options {
     #[must_use]
     pub fn on_repair(mut self, progress: impl Fn(f64) + Send + Sync + 'static) -> Self {
         self.on_repair = Some(Arc::new(progress));
+        self
+    }
+
+    /// Removes what is past its horizon about this often, in a thread of the store's own (default off).
+    ///
+    /// Without it, and without [`Store::reap`](super::Store::reap) by hand, nothing is ever removed: answers
+    /// are the same, and the file grows. The period of one store is always the same, and up to 10 % more or
+    /// less than this, so that stores opened together reap apart. The first pass comes after a tenth of it.
+    ///
+    /// Errors: `Invalid` below 10 ms.
+    pub fn reap_every(mut self, period: Duration) -> Result<Self> {
+        if Millis::from_duration(period).0 < REAP_EVERY_MS_MIN {
+            return Err(Error::invalid("the reaper's period must be 10 ms or more"));
+        }
+        self.reap_every = Some(period);
+        Ok(self)
+    }
+
+    /// Is told of each record that is unfinished past its horizon, before that is recorded as reported.
+    ///
+    /// It is called once a horizon for each record, by whichever pass finds it; again in the next pass if it
+    /// panicked or the process died before the record of the report was on disk. No lock is held meanwhile:
+    /// it may resolve the record. It must not own a handle on the store, which would then never close.
+    #[must_use]
+    pub fn on_unfinished(mut self, hook: impl Fn(&Unfinished) + Send + Sync + 'static) -> Self {
+        self.on_unfinished = Some(Arc::new(hook));
         self
     }
 

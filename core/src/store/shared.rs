@@ -7,6 +7,7 @@ use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
 use super::Running;
+use super::claims::Cancel;
 use super::commit::Writer;
 use super::engine::Engine;
 use super::live::{Live, Place, renew_every};
@@ -28,17 +29,21 @@ pub(crate) struct Shared {
     pub(super) queue: Queue,
     pub(super) waiters: Waiters,
     pub(super) live: Live,
-    pub(super) stats: Counters,
-    pub(super) options: Options,
+    pub(crate) stats: Counters,
+    pub(crate) options: Options,
     pub(super) id: StoreId,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) time: Mutex<StoreTime>,
     pub(super) timer: Sender<Message>,
+    /// Held for the length of a pass: two at once would report the same twice.
+    pub(crate) reaping: Mutex<()>,
+    /// Ends the reaper's thread.
+    pub(super) closing: Cancel,
 }
 
 impl Shared {
     /// Store time now; never before an earlier answer of this call.
-    pub(super) fn now_ms(&self) -> Millis {
+    pub(crate) fn now_ms(&self) -> Millis {
         if self.engine.is_inherited() {
             // In a forked child the lock may be held for ever, and no answer depends on the time.
             return Millis(self.clock.read().wall_ms);

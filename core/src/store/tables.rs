@@ -9,13 +9,15 @@
 //! | `outbox`, `app` | reserved | |
 //! | `meta` | name | see [`meta`](super::meta) |
 
+use std::ops::Bound;
+
 use redb::{
     ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, TableHandle,
     WriteTransaction,
 };
 
 use super::fault::before_commit;
-use crate::rows::{Due, Rows, Table};
+use crate::rows::{Due, DueEntry, DueRow, Rows, Table};
 use crate::{Error, ErrorKind, Millis, Result};
 
 type Bytes = &'static [u8];
@@ -62,19 +64,6 @@ impl<'txn> WriteRows<'txn> {
         let due = txn.open_table(DUE).map_err(before_commit)?;
         Ok(Self { txn, records, due })
     }
-
-    fn move_due(&mut self, table: Table, key: &[u8], due: Due) -> Result<()> {
-        if due.was == due.is {
-            return Ok(());
-        }
-        if let Some(was) = due.was {
-            self.due.remove(due_key(was, table, key).as_slice()).map_err(before_commit)?;
-        }
-        if let Some(is) = due.is {
-            self.due.insert(due_key(is, table, key).as_slice(), &[][..]).map_err(before_commit)?;
-        }
-        Ok(())
-    }
 }
 
 impl Rows for WriteRows<'_> {
@@ -109,8 +98,21 @@ impl Rows for WriteRows<'_> {
         self.move_due(table, key, Due { was: due_was, is: None })
     }
 
-    fn due_before(&self, when: Millis, limit: usize) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
-        due_before(&self.due, when, limit)
+    fn move_due(&mut self, table: Table, key: &[u8], due: Due) -> Result<()> {
+        if due.was == due.is {
+            return Ok(());
+        }
+        if let Some(was) = due.was {
+            self.due.remove(due_key(was, table, key).as_slice()).map_err(before_commit)?;
+        }
+        if let Some(is) = due.is {
+            self.due.insert(due_key(is, table, key).as_slice(), &[][..]).map_err(before_commit)?;
+        }
+        Ok(())
+    }
+
+    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
+        due_before(&self.due, when, after, limit)
     }
 }
 
@@ -161,8 +163,12 @@ impl Rows for ReadRows {
         Err(read_only())
     }
 
-    fn due_before(&self, when: Millis, limit: usize) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
-        due_before(&self.txn.open_table(DUE).map_err(before_commit)?, when, limit)
+    fn move_due(&mut self, _: Table, _: &[u8], _: Due) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
+        due_before(&self.txn.open_table(DUE).map_err(before_commit)?, when, after, limit)
     }
 }
 
@@ -173,14 +179,20 @@ fn value(table: &impl ReadableTable<Bytes, Bytes>, key: &[u8]) -> Result<Option<
 fn due_before(
     table: &impl ReadableTable<Bytes, Bytes>,
     when: Millis,
+    after: Option<&[u8]>,
     limit: usize,
-) -> Result<Vec<(Millis, Table, Vec<u8>)>> {
+) -> Result<Vec<DueEntry>> {
     let end = when.0.saturating_add(1).to_be_bytes();
-    let rows = table.range::<&[u8]>(..end.as_slice()).map_err(before_commit)?;
+    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+    // redb panics on a range that ends before it starts.
+    if after.is_some_and(|after| after >= end.as_slice()) {
+        return Ok(Vec::new());
+    }
+    let rows = table.range::<&[u8]>((start, Bound::Excluded(end.as_slice()))).map_err(before_commit)?;
     rows.take(limit)
         .map(|row| {
             let (key, _) = row.map_err(before_commit)?;
-            split_due_key(key.value())
+            Ok(DueEntry { place: key.value().to_vec(), row: split_due_key(key.value()) })
         })
         .collect()
 }
@@ -202,16 +214,15 @@ fn due_key(when: Millis, table: Table, key: &[u8]) -> Vec<u8> {
     [&when.0.to_be_bytes()[..], &[tag], key].concat()
 }
 
-fn split_due_key(bytes: &[u8]) -> Result<(Millis, Table, Vec<u8>)> {
-    let corrupt =
-        || Error::new(ErrorKind::Corrupt, "the due index holds a row that is no due time; restore the store");
-    let (when, rest) = bytes.split_first_chunk::<8>().ok_or_else(corrupt)?;
+/// None if it is no entry that this version writes: one bad entry must not hide the others.
+fn split_due_key(bytes: &[u8]) -> Option<DueRow> {
+    let (when, rest) = bytes.split_first_chunk::<8>()?;
     let (table, key) = match rest {
         [0, key @ ..] => (Table::Records, key),
         [1, key @ ..] => (Table::Archive, key),
-        _ => return Err(corrupt()),
+        _ => return None,
     };
-    Ok((Millis(u64::from_be_bytes(*when)), table, key.to_vec()))
+    Some(DueRow { when: Millis(u64::from_be_bytes(*when)), table, key: key.to_vec() })
 }
 
 fn read_only() -> Error {
