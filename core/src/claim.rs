@@ -266,9 +266,7 @@ impl Claim {
         }
         match answer? {
             Answer::Owner(answer) => Ok(answer),
-            _ => {
-                Err(Error::new(ErrorKind::Internal, "an owner was given another command's answer; report it"))
-            }
+            _ => Err(Error::misdelivered("an owner")),
         }
     }
 
@@ -297,10 +295,7 @@ impl Claim {
     /// The count of met steps goes on behind the place a step was found at.
     fn expect_effect(&self, answer: OwnerAnswer) -> Result<EffectAnswer> {
         let OwnerAnswer::Effect(answer) = answer else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "a step was given another command's answer; report it",
-            ));
+            return Err(Error::misdelivered("a step"));
         };
         match &answer {
             EffectAnswer::Done { place, .. } | EffectAnswer::Refused { place, .. } => {
@@ -317,10 +312,7 @@ impl Claim {
     /// The store's own renewals keep pace with a lease of another length.
     fn renewed(&self, lease_ms: Option<Millis>, answer: &OwnerAnswer) -> Result<Option<Millis>> {
         let &OwnerAnswer::Renewed { lease_until_ms } = answer else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "a renewal was given another command's answer; report it",
-            ));
+            return Err(Error::misdelivered("a renewal"));
         };
         self.running.keep_renewed(&self.id, &self.place, lease_ms);
         Ok(lease_until_ms)

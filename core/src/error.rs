@@ -143,6 +143,12 @@ impl Error {
         error
     }
 
+    /// Whoever asked one thing was answered another: a bug of ours.
+    #[allow(dead_code, reason = "only a store hands answers to those who wait")]
+    pub(crate) fn misdelivered(to: &str) -> Self {
+        Self::new(ErrorKind::Internal, format!("{to} was given another command's answer; report it"))
+    }
+
     pub(crate) fn fenced(present: Present) -> Self {
         let mut error = Self::new(
             ErrorKind::Fenced,

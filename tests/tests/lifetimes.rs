@@ -14,7 +14,7 @@ use faulty::*;
 use keyclaim::clock::{Clock, ManualClock, Reading};
 use keyclaim::machine::{Decision, InDoubt, WonKind};
 use keyclaim::store::{Cancel, Standing};
-use keyclaim::{Abandoned, ClaimWait, ErrorKind, Millis, Nonce, Options, Store, Token};
+use keyclaim::{Abandoned, Claim, ClaimWait, ErrorKind, Millis, Nonce, Options, Result, Store, Token};
 
 const SOON: Duration = Duration::from_millis(700);
 
@@ -46,6 +46,23 @@ fn is_won_soon(store: &Store, key: &str) -> keyclaim::Claim {
     let claim = won(store.claim_wait(&request(key), &ClaimWait::at_most(LONG)));
     assert!(start.elapsed() < SOON, "stuck for {:?}", start.elapsed());
     claim
+}
+
+/// Two who wait for the key "a", one blocking and one as a future, once both do.
+fn wait_both_ways(store: &Store, wait: &ClaimWait) -> Vec<thread::JoinHandle<Result<Decision<Claim>>>> {
+    let waiting = [true, false].map(|blocking| {
+        let (store, wait) = (store.clone(), wait.clone());
+        thread::spawn(move || {
+            let asked = request("a");
+            if blocking {
+                store.claim_wait(&asked, &wait)
+            } else {
+                block_on(store.claim_wait_async(&asked, &wait))
+            }
+        })
+    });
+    eventually("both wait", || store.stats().expect("healthy").waiters == 2);
+    waiting.into()
 }
 
 #[test]
@@ -319,20 +336,7 @@ fn a_cancelled_wait_ends_at_once_with_what_it_last_found() {
     let _owner = won(store.claim(&request("a")));
     let cancel = Cancel::new();
     let wait = ClaimWait::at_most(LONG).or_until(&cancel);
-    let threads: Vec<_> = [true, false]
-        .map(|blocking| {
-            let (store, wait) = (store.clone(), wait.clone());
-            thread::spawn(move || {
-                let asked = request("a");
-                if blocking {
-                    store.claim_wait(&asked, &wait)
-                } else {
-                    block_on(store.claim_wait_async(&asked, &wait))
-                }
-            })
-        })
-        .into();
-    eventually("both wait", || store.stats().expect("healthy").waiters == 2);
+    let threads = wait_both_ways(&store, &wait);
     thread::sleep(Duration::from_millis(50));
     let start = Instant::now();
     cancel.cancel();
@@ -405,20 +409,7 @@ fn a_closed_store_says_so_to_everybody_and_ends_its_threads() {
     let path = folder.path().join("store");
     let store = Store::open(&path, Options::new(Abandoned::Rerun)).expect("a fresh folder");
     let claim = won(store.claim(&request("a")));
-    let waiters: Vec<_> = [true, false]
-        .map(|blocking| {
-            let store = store.clone();
-            thread::spawn(move || {
-                let (asked, wait) = (request("a"), ClaimWait::at_most(LONG));
-                if blocking {
-                    store.claim_wait(&asked, &wait)
-                } else {
-                    block_on(store.claim_wait_async(&asked, &wait))
-                }
-            })
-        })
-        .into();
-    eventually("both wait", || store.stats().expect("healthy").waiters == 2);
+    let waiters = wait_both_ways(&store, &ClaimWait::at_most(LONG));
     let other = store.clone();
     let start = Instant::now();
     bounded(move || store.close()).expect("healthy");

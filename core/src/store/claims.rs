@@ -250,7 +250,7 @@ impl Asking<'_> {
                     shared.stats.decision(&decision);
                     return Ok(Some(self.give(decision)));
                 }
-                Some(_) => return Err(other_answer()),
+                Some(_) => return Err(Error::misdelivered("a claim")),
             }
         }
         Ok(None)
@@ -263,7 +263,7 @@ impl Asking<'_> {
             Ok(Answer::OtherScheme(stored)) => {
                 Ok(self.change_scheme(&stored).map(|mismatch| self.give(mismatch)))
             }
-            Ok(_) => Err(other_answer()),
+            Ok(_) => Err(Error::misdelivered("a claim")),
             Err(error) => Err(match &self.command {
                 Command::Claim(claim) if error.kind() == ErrorKind::Unknown => error.asked_with(claim.nonce),
                 _ => error,
@@ -349,8 +349,4 @@ const UNNAMED: Nonce = Nonce([0; 16]);
 
 fn own_nonce(request: &ClaimRequest<'_>) -> Result<Nonce> {
     request.nonce.map_or_else(Nonce::random, Ok)
-}
-
-fn other_answer() -> Error {
-    Error::new(ErrorKind::Internal, "a claim was given another command's answer; report it")
 }

@@ -5,7 +5,7 @@ use super::queue::Lane;
 use crate::key::Id;
 use crate::machine::{Answer, Command, OperatorAct, OperatorCommand, Outcome, StepResult};
 use crate::policy::Millis;
-use crate::{Error, ErrorKind, Result, Token};
+use crate::{Error, Result, Token};
 
 impl Store {
     /// Resolves a held claim: this was its outcome, and it is answered from now on.
@@ -44,10 +44,7 @@ impl Store {
         let command = || (Command::Operator(OperatorCommand { seen, act }), ());
         match self.running.shared.ask(Lane::Claims, id, command)?.answer? {
             Answer::Operator(token) => Ok(token),
-            _ => Err(Error::new(
-                ErrorKind::Internal,
-                "an operator was given another command's answer; report it",
-            )),
+            _ => Err(Error::misdelivered("an operator")),
         }
     }
 

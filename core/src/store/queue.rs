@@ -108,7 +108,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next group, owners first; waits for one. None once the queue is closed and empty.
+    /// Waits until something is to be served; false once the queue is closed and empty.
     pub(super) fn wait_for_work(&self) -> bool {
         let mut lanes = self.lanes.lock();
         while lanes.is_empty() && !lanes.closed {
