@@ -131,6 +131,7 @@ mod tests {
                 progress: StepProgress::Done(Blob(b"ok".to_vec())),
             }],
             wrote: true,
+            events: 3,
             state: State::Complete {
                 outcome: Outcome {
                     class: OutcomeClass::Failure(AfterFailure::Replay),

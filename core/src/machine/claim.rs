@@ -135,6 +135,7 @@ fn win_generation(claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict 
         point: None,
         steps: Vec::new(),
         wrote: claim.writes,
+        events: 0,
         state: State::InFlight {
             lease_until_ms: lease_until(facts.now_ms, claim.policy.lease_ms),
             resumable: false,
