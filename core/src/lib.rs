@@ -107,4 +107,6 @@ pub use upkeep::{Reap, Reaped};
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/stats.md")]
+    struct StatsPage;
 }

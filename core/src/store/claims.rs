@@ -101,6 +101,10 @@ impl Store {
     /// [`nonce`](Error::nonce)), `Closed`, `Poisoned`, `Corrupt`. There is no error on which the
     /// request may be run anyway.
     pub fn claim(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.told(self.claim_uncounted(request))
+    }
+
+    fn claim_uncounted(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
         let mut asking = self.asking(request)?;
         loop {
             if let Some(decision) = asking.look()? {
@@ -119,6 +123,10 @@ impl Store {
     ///
     /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
     pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.told(self.claim_uncounted_async(request).await)
+    }
+
+    async fn claim_uncounted_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
         let mut asking = self.asking(request)?;
         loop {
             if let Some(decision) = asking.look()? {
@@ -138,6 +146,10 @@ impl Store {
     /// Like [`Store::claim`], but waits while the key is in flight: until it is complete, released,
     /// held, or its lease is over. When the wait is over first, the answer is the last `InFlight`.
     pub fn claim_wait(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted(request, wait))
+    }
+
+    fn wait_uncounted(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -146,7 +158,7 @@ impl Store {
             // The place is taken before asking: what is decided in between rings.
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim(&request);
+            let told = self.claim_uncounted(&request);
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => ticket.bell().wait_until(at.min(deadline)),
                 None => return told,
@@ -160,6 +172,14 @@ impl Store {
         request: &ClaimRequest<'_>,
         wait: &ClaimWait,
     ) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted_async(request, wait).await)
+    }
+
+    async fn wait_uncounted_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        wait: &ClaimWait,
+    ) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -167,7 +187,7 @@ impl Store {
         loop {
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim_async(&request).await;
+            let told = self.claim_uncounted_async(&request).await;
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => {
                     shared.ring_at(at.min(deadline), ticket.bell());
@@ -176,6 +196,12 @@ impl Store {
                 None => return told,
             }
         }
+    }
+
+    /// Counts what a call returned. Only here, so that a call counts once, however often it had to ask.
+    fn told(&self, told: Result<Decision<Claim>>) -> Result<Decision<Claim>> {
+        self.running.shared.stats.told(&told);
+        told
     }
 
     fn asking<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Result<Asking<'a>> {
@@ -242,14 +268,10 @@ impl Asking<'_> {
                 None => return Ok(None),
                 Some(Answer::OtherScheme(stored)) => {
                     if let Some(mismatch) = self.change_scheme(&stored) {
-                        shared.stats.decision(&mismatch);
                         return Ok(Some(self.give(mismatch)));
                     }
                 }
-                Some(Answer::Decision(decision)) => {
-                    shared.stats.decision(&decision);
-                    return Ok(Some(self.give(decision)));
-                }
+                Some(Answer::Decision(decision)) => return Ok(Some(self.give(decision))),
                 Some(_) => return Err(Error::misdelivered("a claim")),
             }
         }
