@@ -1,5 +1,7 @@
 //! How the unfinished records stand now, read from the lane of the due index that is theirs alone.
 
+use std::cell::LazyCell;
+
 use crate::limits::STATS_READS_MAX;
 use crate::machine::{Record, State};
 use crate::rows::{self, Lane, Rows, Slot, Table};
@@ -18,13 +20,14 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    /// Looks at the unfinished records, [`STATS_READS_MAX`] at most. `lives_here` says whether the owner of the
-    /// record with this key and token is a claim of this process.
+    /// Looks at the unfinished records, [`STATS_READS_MAX`] at most. The time is asked for when the first is met;
+    /// `lives_here` says whether the owner of the record with this key and token is a claim of this process.
     pub(crate) fn read(
         rows: &impl Rows,
-        now_ms: Millis,
+        now_ms: impl FnOnce() -> Millis,
         lives_here: impl Fn(Vec<u8>, Token) -> bool,
     ) -> Result<Self> {
+        let now_ms = LazyCell::new(now_ms);
         let last = Slot { lane: Lane::Unfinished, when: Millis(u64::MAX) };
         let (mut now, mut after, mut left) = (Self::default(), None::<Vec<u8>>, STATS_READS_MAX);
         // Ends: every round but the last leaves fewer rows to read.
@@ -43,7 +46,7 @@ impl Now {
                     Some(row) => match rows::load(rows, &row.key) {
                         Ok(Some(record)) => {
                             let token = record.token;
-                            now.count(&record, now_ms, || lives_here(row.key, token));
+                            now.count(&record, *now_ms, || lives_here(row.key, token));
                         }
                         // The index is wrong; the reaper puts it right.
                         Ok(None) => {}

@@ -209,7 +209,7 @@ impl Store {
         let counts = shared.engine.counts()?;
         let now = shared.read(|rows| {
             // The time is read after the snapshot was taken, so that no record in it is from a later instant.
-            Now::read(rows, shared.now_ms(), |key, token| shared.live.lives(&(key, token)))
+            Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))
         })?;
         let (poisonings, reopens) = shared.engine.faults();
         Ok(Stats {
