@@ -5,7 +5,7 @@
 //! | 0 | 1 | version, 1 | 1 |
 //! | 1 | 1 | flags, 0 | 1 |
 //! | 2 | 16 | checksum: BLAKE3 bound to the row's place, first 16 bytes | 1 |
-//! | 18 | rest | the payload: a record in bincode 2, standard configuration | 1 |
+//! | 18 | rest | the payload: a record or event in bincode 2, standard configuration | 1 |
 //!
 //! redb verifies no checksum on a normal read: of 4,000 single-bit flips in a closed file 1,010
 //! returned wrong data silently. Ours covers version, flags, the row's key and the bytes, so damage
@@ -16,6 +16,7 @@ use bincode::config;
 use crate::hash::{Domain, first_bytes};
 use crate::limits::RECORD_LEN_MAX;
 use crate::machine::{Act, Record};
+use crate::outbox::{Place, Row};
 use crate::{Error, ErrorKind, Result};
 
 const VERSION: u8 = 1;
@@ -40,9 +41,7 @@ pub(crate) enum Kind {
 ///
 /// Errors: `Invalid` if the record is over [`RECORD_LEN_MAX`] bytes, `Internal` if it breaks an invariant.
 pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
-    record.check().map_err(|rule| {
-        Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
-    })?;
+    record.check().map_err(broken)?;
     let bytes = seal(Kind::Record, place, &encode_plain(record)?);
     if bytes.len() > RECORD_LEN_MAX {
         return Err(Error::invalid(
@@ -60,6 +59,22 @@ pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
     let record: Record = decode_plain(unseal(Kind::Record, place, bytes)?)?;
     record.check().map_err(corrupt)?;
     Ok(record)
+}
+
+/// The stored bytes of an event, bound to its row's key. They look like those of a record, under a checksum of
+/// their own.
+///
+/// Errors: `Internal` if it breaks an invariant.
+pub fn encode_event(place: &Place, row: &Row) -> Result<Vec<u8>> {
+    row.check().map_err(broken)?;
+    Ok(seal(Kind::Event, &place.0, &encode_plain(row)?))
+}
+
+/// The event behind stored bytes. Errors: those of [`decode`].
+pub fn decode_event(place: &Place, bytes: &[u8]) -> Result<Row> {
+    let row: Row = decode_plain(unseal(Kind::Event, &place.0, bytes)?)?;
+    row.check().map_err(corrupt)?;
+    Ok(row)
 }
 
 /// A row's bytes around this payload: version, flags, and a checksum bound to its kind and place.
@@ -115,6 +130,10 @@ pub fn digest(act: &Act) -> Result<[u8; 16]> {
     let mut hasher = COMMAND.hasher();
     hasher.update(&encode_plain(act)?);
     Ok(first_bytes(&hasher))
+}
+
+fn broken(rule: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("a row was made that breaks a rule: {rule}"))
 }
 
 fn checksum(kind: Kind, place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {

@@ -70,6 +70,7 @@ pub mod http;
 pub mod key;
 pub mod limits;
 pub mod machine;
+pub mod outbox;
 pub mod rows;
 #[cfg(feature = "store")]
 pub mod store;
@@ -93,6 +94,7 @@ pub use claim::Claim;
 pub use effect::{Call, Effect, EffectError, Effected, NoAsk, ReadyEffect};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
+pub use outbox::{Event, EventId};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 #[cfg(feature = "store")]
 pub use stats::Stats;

@@ -32,6 +32,8 @@ pub enum Lane {
     Finished,
     /// Events that a relay may publish.
     Outbox,
+    /// Events that no relay publishes until a person says so.
+    Dead,
 }
 
 /// A place in the due index.

@@ -6,7 +6,8 @@
 //! | `bodies` | encoded id, generation (8, big-endian) | bytes of a body over 16 KiB |
 //! | `archive` | encoded id, generation (8, big-endian) | record of a failure whose key was used again |
 //! | `due` | lane (1), due time in ms (8, big-endian), table (1), key in that table | empty |
-//! | `outbox`, `app` | reserved | |
+//! | `outbox` | place, see [`outbox`](crate::outbox) | event |
+//! | `app` | reserved | |
 //! | `meta` | name | see [`meta`](super::meta) |
 
 use std::ops::Bound;
@@ -256,6 +257,7 @@ fn due_prefix(slot: Slot) -> Vec<u8> {
         Lane::Unfinished => 0,
         Lane::Finished => 1,
         Lane::Outbox => 2,
+        Lane::Dead => 3,
     };
     [&[lane], &slot.when.0.to_be_bytes()[..]].concat()
 }
@@ -263,7 +265,8 @@ fn due_prefix(slot: Slot) -> Vec<u8> {
 /// None if it is no entry that this version writes: one bad entry must not hide the others.
 fn split_due_key(bytes: &[u8]) -> Option<DueRow> {
     let (lane, rest) = bytes.split_first()?;
-    let lane = [Lane::Unfinished, Lane::Finished, Lane::Outbox].into_iter().nth(usize::from(*lane))?;
+    let lane =
+        [Lane::Unfinished, Lane::Finished, Lane::Outbox, Lane::Dead].into_iter().nth(usize::from(*lane))?;
     let (when, rest) = rest.split_first_chunk::<8>()?;
     let (table, key) = match rest {
         [0, key @ ..] => (Table::Records, key),
