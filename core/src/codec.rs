@@ -157,6 +157,7 @@ mod tests {
     use crate::machine::{
         Applied, Blob, Body, HoldReason, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
     };
+    use crate::outbox::Standing;
     use crate::{Abandoned, AfterFailure, Generation, Millis, Nonce, Policy, Token};
 
     fn record() -> Record {
@@ -271,5 +272,32 @@ mod tests {
         assert_eq!(hold(HoldReason::Owner), hold(HoldReason::Owner));
         assert_ne!(hold(HoldReason::Owner), hold(HoldReason::StepInDoubt));
         assert_ne!(digest(&Act::Release).unwrap(), digest(&Act::Abandon).unwrap());
+    }
+
+    #[test]
+    fn an_event_reads_back_in_its_own_place_only_and_no_record_reads_as_one() {
+        let row = Row {
+            event: crate::Event::new("orders", "paid").ordering_key("order 5"),
+            id: "7-1".parse().unwrap(),
+            scope: Blob(b"acme".to_vec()),
+            created_ms: Millis(1),
+            attempts: 2,
+            failure: Some("no route".into()),
+            standing: Standing::Dead { token: Token(9), since_ms: Millis(2) },
+        };
+        let (place, other) = (Place(b"id".to_vec()), Place(b"di".to_vec()));
+        let bytes = encode_event(&place, &row).unwrap();
+        assert_eq!(decode_event(&place, &bytes).unwrap(), row);
+        let is_corrupt = |result: Result<Row>| result.unwrap_err().kind() == ErrorKind::Corrupt;
+        assert!(is_corrupt(decode_event(&other, &bytes)));
+        assert!(is_corrupt(decode_event(&place, &encode(b"id", &record()).unwrap())));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(is_corrupt(decode_event(&place, &damaged)), "bit {bit}");
+        }
+        let broken =
+            Row { attempts: 0, standing: Standing::Leased { token: Token(9), until_ms: Millis(2) }, ..row };
+        assert_eq!(encode_event(&place, &broken).unwrap_err().kind(), ErrorKind::Internal);
     }
 }
