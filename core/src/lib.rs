@@ -98,13 +98,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
 pub use outbox::{Event, EventId};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
-/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
-#[cfg(feature = "store")]
-pub use redb;
 #[cfg(feature = "store")]
 pub use stats::Stats;
 #[cfg(feature = "store")]
-pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, transaction_error};
+pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, redb, transaction_error};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
 pub use upkeep::{Reap, Reaped};

@@ -53,6 +53,8 @@ pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
+/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
+pub use redb;
 pub use request::ClaimRequest;
 pub use transaction::{Transaction, View, transaction_error};
 
