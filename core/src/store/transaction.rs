@@ -52,7 +52,7 @@ impl Store {
     /// ```
     /// # use keyclaim::{Abandoned, ClaimRequest, Error, Id, Key, Options, Scope, Store, transaction_error};
     /// # use keyclaim::{fingerprint::{Request, Scheme}, machine::{Decision, Outcome, Response}};
-    /// use keyclaim::redb::{ReadableTable, TableDefinition};
+    /// use keyclaim::store::redb::{ReadableTable, TableDefinition};
     ///
     /// const BALANCES: TableDefinition<&str, u64> = TableDefinition::new("balances");
     ///
