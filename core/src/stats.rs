@@ -16,7 +16,7 @@ use crate::limits::GROUP_BUCKETS_LEN;
 /// A reading of a store's numbers. Counts start at zero with every opening.
 ///
 /// Every call of a claim that returned is in one of `won`, `won_again`, `replayed`, `in_flight`, `mismatched`,
-/// `held`, `expired` and `claims_failed`, and in no other: together they are the calls that were made. A call
+/// `held`, `expired`, `claims_conflicted` and `claims_failed`, and in no other: together they are the calls that were made. A call
 /// that waits is counted once, with what it returned. A call whose future was dropped was told nothing and is
 /// counted only if it won: then also in `untold`, once that win is undone.
 ///
@@ -39,12 +39,16 @@ pub struct Stats {
     pub held: u64,
     /// Claims refused because the key may not be used again yet.
     pub expired: u64,
+    /// Claims whose writes met a condition that did not hold; each is in `conflicts` too.
+    pub claims_conflicted: u64,
     /// Claims that ended with an error, of any kind.
     pub claims_failed: u64,
     /// Claims won from an abandoned attempt; part of `won`.
     pub taken_over: u64,
     /// Claims won on a key whose replay window is over; part of `won`.
     pub expired_reuse: u64,
+    /// Commands, claims among them, that did not happen because a condition of their writes did not hold.
+    pub conflicts: u64,
     /// Wins undone because nobody was left to be told; each is in `won` or `self_taken_over` too.
     pub untold: u64,
     /// Abandoned attempts taken over by the store itself, to be finished; not part of `won`.
@@ -69,8 +73,9 @@ pub struct Stats {
     pub grouped_commands: u64,
     /// The largest of those groups.
     pub largest_group: u64,
-    /// Those groups by their number of commands: at most 1, 2, 4 and so on to 256, and more than half of that.
-    pub groups_by_size: [u64; GROUP_BUCKETS_LEN.len()],
+    /// Those groups by their number of commands: at most 1, 2, 4 and so on to 256, and more than half of that;
+    /// last those with more, which are transactions.
+    pub groups_by_size: [u64; GROUP_BUCKETS_LEN.len() + 1],
     /// How often the store was poisoned.
     pub poisonings: u64,
     /// How often it was reopened.

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Stats;
-use crate::claim::Claim;
 use crate::limits::GROUP_BUCKETS_LEN;
 use crate::machine::{Answer, Command, Decision, OwnerAnswer, WonKind};
 use crate::upkeep::Reaped;
@@ -19,7 +18,9 @@ pub(crate) struct Counters {
     mismatched: AtomicU64,
     held: AtomicU64,
     expired: AtomicU64,
+    claims_conflicted: AtomicU64,
     claims_failed: AtomicU64,
+    conflicts: AtomicU64,
     taken_over: AtomicU64,
     expired_reuse: AtomicU64,
     untold: AtomicU64,
@@ -31,7 +32,7 @@ pub(crate) struct Counters {
     unknown: AtomicU64,
     busy: AtomicU64,
     owner_busy: AtomicU64,
-    groups_by_size: [AtomicU64; GROUP_BUCKETS_LEN.len()],
+    groups_by_size: [AtomicU64; GROUP_BUCKETS_LEN.len() + 1],
     grouped_commands: AtomicU64,
     largest_group: AtomicU64,
     reap_passes: AtomicU64,
@@ -50,16 +51,33 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Counts what a call of claim returned. A win is counted by the writer, told or not; see [`Self::served`].
-    pub(crate) fn told(&self, told: &Result<Decision<Claim>>) {
+    pub(crate) fn told<W>(&self, told: &Decision<W>, kind: impl FnOnce(&W) -> WonKind) {
         match told {
-            Ok(Decision::Won(claim)) if claim.kind() == WonKind::Again => add(&self.won_again),
-            Ok(Decision::Won(_)) => {}
-            Ok(Decision::Replay(_)) => add(&self.replayed),
-            Ok(Decision::InFlight { .. }) => add(&self.in_flight),
-            Ok(Decision::Mismatch { .. }) => add(&self.mismatched),
-            Ok(Decision::Held { .. }) => add(&self.held),
-            Ok(Decision::Expired) => add(&self.expired),
-            Err(_) => add(&self.claims_failed),
+            Decision::Won(won) if kind(won) == WonKind::Again => add(&self.won_again),
+            Decision::Won(_) => {}
+            Decision::Replay(_) => add(&self.replayed),
+            Decision::InFlight { .. } => add(&self.in_flight),
+            Decision::Mismatch { .. } => add(&self.mismatched),
+            Decision::Held { .. } => add(&self.held),
+            Decision::Expired => add(&self.expired),
+        }
+    }
+
+    pub(crate) fn claim_conflicted(&self) {
+        add(&self.claims_conflicted);
+    }
+
+    pub(crate) fn claim_failed(&self) {
+        add(&self.claims_failed);
+    }
+
+    /// Counts what a command was answered in a transaction that has committed.
+    pub(crate) fn committed(&self, command: &Command, answer: &Result<Answer>) {
+        self.served(command, answer, true);
+        match (command, answer) {
+            (Command::Claim(_), Ok(Answer::Decision(decision))) => self.told(decision, |won| won.kind),
+            (Command::Claim(_), Ok(Answer::Conflict(_))) => self.claim_conflicted(),
+            _ => {}
         }
     }
 
@@ -73,6 +91,7 @@ impl Counters {
             (Command::TakeAbandoned { .. }, Ok(Answer::Decision(Decision::Held { .. }))) => {
                 add(&self.self_held);
             }
+            (_, Ok(Answer::Conflict(_))) => add(&self.conflicts),
             (_, Ok(Answer::Undone)) => add(&self.untold),
             // Asked again it writes nothing, and was counted before.
             (_, Ok(Answer::Owner(OwnerAnswer::Completed))) if has_written => add(&self.completed),
@@ -113,9 +132,8 @@ impl Counters {
 
     /// Counts a commit group that is on disk.
     pub(crate) fn group(&self, len: usize) {
-        let size = GROUP_BUCKETS_LEN.iter().position(|bound| len <= *bound);
-        // The last bound is the most that a group has.
-        if let Some(count) = size.and_then(|size| self.groups_by_size.get(size)) {
+        let size = GROUP_BUCKETS_LEN.iter().take_while(|bound| len > **bound).count();
+        if let Some(count) = self.groups_by_size.get(size) {
             add(count);
         }
         self.grouped_commands.fetch_add(len as u64, Ordering::Relaxed);
@@ -159,6 +177,8 @@ impl Counters {
             mismatched: of(&self.mismatched),
             held: of(&self.held),
             expired: of(&self.expired),
+            claims_conflicted: of(&self.claims_conflicted),
+            conflicts: of(&self.conflicts),
             claims_failed: of(&self.claims_failed),
             taken_over: of(&self.taken_over),
             expired_reuse: of(&self.expired_reuse),

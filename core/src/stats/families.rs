@@ -56,6 +56,7 @@ pub(super) static FAMILIES: &[Family] = &[
                 ("mismatched", stats.mismatched),
                 ("held", stats.held),
                 ("expired", stats.expired),
+                ("conflicted", stats.claims_conflicted),
                 ("failed", stats.claims_failed),
             ],
         )
@@ -77,6 +78,11 @@ pub(super) static FAMILIES: &[Family] = &[
         "keyclaim_self_takeovers_total",
         "Abandoned attempts that the store took over to finish them, by what became of that.",
         |stats| labelled("result", [("taken_over", stats.self_taken_over), ("held", stats.self_held)]),
+    ),
+    counter(
+        "keyclaim_conflicts_total",
+        "Commands that did not happen because a condition of their writes did not hold.",
+        |stats| one(stats.conflicts),
     ),
     counter("keyclaim_completed_total", "Requests that their owners completed, each once.", |stats| {
         one(stats.completed)
@@ -202,7 +208,6 @@ fn groups(stats: &Stats) -> Vec<Sample> {
             bucket(bound, so_far)
         })
         .collect();
-    samples.push(bucket("+Inf", so_far));
     samples.push(Sample { suffix: "_sum", label: None, value: Value::Whole(stats.grouped_commands) });
     samples.push(Sample { suffix: "_count", label: None, value: Value::Whole(so_far) });
     samples
@@ -212,8 +217,9 @@ fn bucket(bound: &'static str, count: u64) -> Sample {
     Sample { suffix: "_bucket", label: Some(("le", bound)), value: Value::Whole(count) }
 }
 
-/// [`GROUP_BUCKETS_LEN`] in words.
-const BOUNDS: [&str; GROUP_BUCKETS_LEN.len()] = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
+/// [`GROUP_BUCKETS_LEN`] in words, and what is above.
+const BOUNDS: [&str; GROUP_BUCKETS_LEN.len() + 1] =
+    ["1", "2", "4", "8", "16", "32", "64", "128", "256", "+Inf"];
 
 #[cfg(test)]
 mod tests {
@@ -221,7 +227,8 @@ mod tests {
 
     #[test]
     fn the_bounds_in_words_are_those_that_are_counted_by() {
-        assert_eq!(BOUNDS.map(String::from), GROUP_BUCKETS_LEN.map(|bound| bound.to_string()));
+        let in_words = GROUP_BUCKETS_LEN.map(|bound| bound.to_string());
+        assert_eq!(BOUNDS.split_last().unwrap(), (&"+Inf", &in_words.each_ref().map(String::as_str)[..]));
     }
 
     #[test]
@@ -247,10 +254,12 @@ mod tests {
             unknown: 117,
             busy: 118,
             owner_busy: 119,
-            groups: 45,
+            claims_conflicted: 147,
+            conflicts: 148,
+            groups: 55,
             grouped_commands: 120,
             largest_group: 121,
-            groups_by_size: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+            groups_by_size: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
             poisonings: 122,
             reopens: 123,
             reap_passes: 124,
@@ -286,7 +295,7 @@ mod tests {
             .collect();
         values.sort_unstable();
         // The flag, the buckets with those before them, the bucket of all, and the count.
-        let expected = [1, 1, 3, 6, 10, 15, 21, 28, 36, 45, 45, 45];
-        assert_eq!(values, expected.into_iter().chain(101..=146).collect::<Vec<_>>());
+        let expected = [1, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 55];
+        assert_eq!(values, expected.into_iter().chain(101..=148).collect::<Vec<_>>());
     }
 }

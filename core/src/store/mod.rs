@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
+mod app;
 pub(crate) mod backend;
 mod claims;
 mod clock;
@@ -41,16 +42,21 @@ mod slot;
 mod sweep;
 mod tables;
 mod timer;
+mod transaction;
 mod wait;
 
 #[cfg(test)]
 mod tests;
 
+pub use app::AppPage;
 pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
+/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
+pub use redb;
 pub use request::ClaimRequest;
+pub use transaction::{Transaction, View, transaction_error};
 
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
@@ -160,6 +166,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
+        shared.refuse_inside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -241,6 +248,7 @@ impl std::fmt::Debug for Store {
 impl Running {
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.refuse_inside()?;
         shared
             .engine
             .check()
