@@ -1,0 +1,132 @@
+//! The worker: a store, and a thread for each order it is given.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyclaim::machine::{Blob, Decision, StepResult};
+use keyclaim::store::{Standing, StepStanding};
+use keyclaim::{Abandoned, ClaimWait, Options, Policy, Result, Store};
+use tokio::runtime::{Handle, Runtime};
+
+use super::steps::{Attempt, run_unclaimed};
+use super::{Boundary, Failure, Plant, Settings, Step, say};
+use crate::request::{id, paying};
+
+/// How long an order waits for another attempt of it (arbitrary; longer than all leases and limits here).
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Worker {
+    pub(super) store: Store,
+    pub(super) settings: Settings,
+    pub(super) runtime: Handle,
+}
+
+/// Works until stdin ends. Its lines, and what it says to them:
+///
+/// ```text
+/// order <key> <boundary or -> ->  at <key> <boundary>              it stops there, until it is killed
+///                                 done <key> <attempt or 0> <answer>   0: replayed
+///                                 held <key> <reason> <step in doubt or ->
+///                                 failed <key> <why>               send it again
+/// resolve <key> <name or ->   ->  resolved <key>   the step in doubt was booked by this name, or not at all
+/// ```
+pub(super) fn work(runtime: &Runtime, settings: Settings) -> std::result::Result<(), Failure> {
+    // Rerun: whatever is done outside is a step, so an attempt that recorded nothing has called nobody.
+    let policy = Policy::new(Abandoned::Rerun).lease(settings.lease)?;
+    let mut options = Options::with_policy(policy);
+    if !settings.renews {
+        options = options.renew_leases_max(0);
+    }
+    let store = Store::open(&settings.store, options)?;
+    let worker = Arc::new(Worker { store, settings, runtime: runtime.handle().clone() });
+    say("ready");
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let worker = worker.clone();
+        // A thread for each, so that one which stops at a boundary stops nothing else.
+        std::thread::Builder::new().name("gate-order".into()).spawn(move || worker.obey(&line))?;
+    }
+    Ok(())
+}
+
+impl Worker {
+    fn obey(&self, line: &str) {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["order", key, stop] => say(&self.order(key, Boundary::named(stop))),
+            ["resolve", key, name] => match self.resolve(key, name) {
+                Ok(()) => say(&format!("resolved {key}")),
+                Err(error) => say(&format!("failed {key} {error}")),
+            },
+            _ => say("no such line"),
+        }
+    }
+
+    fn order(&self, key: &str, stop: Option<Boundary>) -> String {
+        stop_at(key, stop, Boundary::BeforeClaim);
+        let request = paying(key, b"order").operation("order", key.as_bytes());
+        let wait = match self.settings.plant {
+            Some(Plant::RunUnclaimed) => ClaimWait::at_most(Duration::ZERO),
+            _ => ClaimWait::at_most(PATIENCE),
+        };
+        let decision = match self.store.claim_wait(&request, &wait) {
+            Ok(decision) => decision,
+            Err(error) => return format!("failed {key} {error}"),
+        };
+        match decision {
+            Decision::Won(claim) => {
+                let attempt = Attempt { worker: self, claim: &claim, key, stop };
+                match attempt.run() {
+                    Ok(answer) => format!("done {key} {} {answer}", claim.attempt()),
+                    Err(why) => self.held(key).unwrap_or_else(|| format!("failed {key} {why}")),
+                }
+            }
+            Decision::Replay(replay) => {
+                let answer = replay.response.body.bytes().map(String::from_utf8_lossy).unwrap_or_default();
+                format!("done {key} 0 {answer}")
+            }
+            Decision::InFlight { .. } if self.settings.plant == Some(Plant::RunUnclaimed) => {
+                let ran = run_unclaimed(self, key);
+                format!("failed {key} {ran:?}")
+            }
+            decision => {
+                self.held(key).unwrap_or_else(|| format!("failed {key} was told {}", decision.name()))
+            }
+        }
+    }
+
+    pub(super) fn provider(&self, step: Step) -> SocketAddr {
+        match step {
+            Step::Charge => self.settings.charges,
+            Step::Mail => self.settings.mails,
+        }
+    }
+
+    fn held(&self, key: &str) -> Option<String> {
+        let seen = self.store.inspect(&id(key)).ok()??;
+        let Standing::Held { reason } = seen.standing else { return None };
+        let open = seen.steps.iter().find(|(_, standing)| matches!(standing, StepStanding::Begun { .. }));
+        let step = open.map_or("-", |(name, _)| name);
+        Some(format!("held {key} {reason:?} {step}"))
+    }
+
+    /// What a person says who has looked into the provider's ledger.
+    fn resolve(&self, key: &str, name: &str) -> Result<()> {
+        let result = match name {
+            "-" => StepResult::NotSent,
+            name => StepResult::Done(Blob::from(name.as_bytes())),
+        };
+        let Some(seen) = self.store.inspect(&id(key))? else { return Ok(()) };
+        self.store.resolve_resumable(&id(key), seen.token, Some(result)).map(drop)
+    }
+}
+
+/// Stops this thread here, for good, if that was asked for: not even a limit ends the wait.
+pub(super) fn stop_at(key: &str, stop: Option<Boundary>, here: Boundary) {
+    if stop == Some(here) {
+        say(&format!("at {key} {here}"));
+        loop {
+            std::thread::park();
+        }
+    }
+}
