@@ -3,10 +3,14 @@
 //! An engine reads, decides and writes inside one atomic step. All rows of a command are made
 //! before the first is written, so a command that cannot be stored touches nothing (P3).
 
-use crate::codec;
+use crate::key::Id;
 use crate::limits::BODY_INLINE_LEN_MAX;
-use crate::machine::{Answer, Blob, Body, Change, Changes, Decision, Record, State};
+use crate::machine::{
+    Answer, Blob, Body, Change, Changes, Command, Decision, Facts, Record, Refusal, State, Verdict,
+};
+use crate::writes::Version;
 use crate::{Error, ErrorKind, Generation, Millis, Result};
+use crate::{app, codec, outbox};
 
 /// The tables of a store, all from bytes to bytes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -17,6 +21,32 @@ pub enum Table {
     Bodies,
     /// Encoded id and generation to a finished failure whose key was used again.
     Archive,
+    /// Place to an event that is not yet acknowledged; see [`outbox`](crate::outbox).
+    Outbox,
+    /// Table and key of the caller's to a version and a value; see [`app`](crate::app).
+    App,
+}
+
+/// The lanes of the due index: whoever reads one never reads past what is another's work.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Lane {
+    /// Records that are in flight or held.
+    Unfinished,
+    /// Records that are complete, and archived ones.
+    Finished,
+    /// Events that a relay may publish.
+    Outbox,
+    /// Events that no relay publishes until a person says so.
+    Dead,
+}
+
+/// A place in the due index.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Slot {
+    /// Its lane.
+    pub lane: Lane,
+    /// When the row is due.
+    pub when: Millis,
 }
 
 /// Rows inside one atomic step of an engine.
@@ -28,14 +58,17 @@ pub trait Rows {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8], due: Due) -> Result<()>;
 
     /// Removes a row, if it is there, and its entry in the due index.
-    fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Millis>) -> Result<()>;
+    fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Slot>) -> Result<()>;
 
     /// Moves a row's entry in the due index, or removes it, and leaves the row as it is.
     fn move_due(&mut self, table: Table, key: &[u8], due: Due) -> Result<()>;
 
-    /// The first entries of the due index at or before `when`, at most `limit`, earliest first; those
-    /// behind the place `after`, if one is given.
-    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>>;
+    /// The first row of a table whose key is greater than `after` and less than `before`.
+    fn next(&self, table: Table, after: &[u8], before: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
+
+    /// The first entries of one lane of the due index at or before `last.when`, at most `limit`, earliest
+    /// first; those behind the place `after`, if one is given.
+    fn due_before(&self, last: Slot, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>>;
 }
 
 /// One entry of the due index.
@@ -50,8 +83,8 @@ pub struct DueEntry {
 /// A row that is due.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DueRow {
-    /// Since when, by the index.
-    pub when: Millis,
+    /// Its place, by the index.
+    pub slot: Slot,
     /// Its table.
     pub table: Table,
     /// Its key.
@@ -62,9 +95,9 @@ pub struct DueRow {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Due {
     /// Where it was, if the row was there and in the index.
-    pub was: Option<Millis>,
+    pub was: Option<Slot>,
     /// Where it is to be.
-    pub is: Option<Millis>,
+    pub is: Option<Slot>,
 }
 
 /// One write of a plan.
@@ -88,7 +121,7 @@ pub enum Write {
         /// Its key.
         key: Vec<u8>,
         /// Its place in the due index before.
-        due_was: Option<Millis>,
+        due_was: Option<Slot>,
     },
     /// Move a row's entry in the due index only.
     MoveDue {
@@ -135,16 +168,67 @@ pub fn fill_body(rows: &impl Rows, id: &[u8], generation: Generation, body: &mut
     }
 }
 
-/// All writes that a verdict means for one id, complete before the first of them is done.
+/// What a verdict comes to once the rows it rests on were read: what is said, and all that is written.
+#[derive(Debug)]
+pub struct Enacted {
+    /// What is said.
+    pub answer: std::result::Result<Answer, Refusal>,
+    /// All writes, complete before the first of them is done.
+    pub writes: Vec<Write>,
+    /// Whether the token was used up.
+    pub took_token: bool,
+}
+
+/// Joins a verdict with the writes that came with its command. If a condition of theirs does not hold,
+/// nothing of the command happens.
+///
+/// `before` is the record as it is stored now, also if it is past its horizon.
+pub fn enact(
+    rows: &impl Rows,
+    id: &[u8],
+    before: Option<&Record>,
+    command: &Command,
+    verdict: Verdict,
+    facts: Facts,
+) -> Result<Enacted> {
+    let Verdict { answer, changes } = verdict;
+    let wanted = command.writes().filter(|_| changes.with_writes);
+    let took_token = changes.took_token;
+    let emits = match &changes.record {
+        Change::Put(record) => Some((record.generation, record.events)),
+        Change::Keep | Change::Delete => None,
+    };
+    let mut writes = plan(id, before, changes)?;
+    let (Some(wanted), Some((generation, events))) = (wanted, emits) else {
+        return Ok(Enacted { answer, writes, took_token });
+    };
+    match app::plan(rows, &wanted.rows, Version(facts.next_token.0))? {
+        Ok(rows) => writes.extend(rows),
+        Err(conflict) => {
+            let answer = Ok(Answer::Conflict(conflict));
+            return Ok(Enacted { answer, writes: Vec::new(), took_token: false });
+        }
+    }
+    if !wanted.events.is_empty() {
+        let first = events.saturating_sub(wanted.events_len());
+        let id = Id::decode(id)?;
+        let (order, now_ms) = (facts.next_token, facts.now_ms);
+        let events = &wanted.events;
+        writes.extend(outbox::plan(rows, id.scope(), generation, first, order, now_ms, events)?);
+    }
+    Ok(Enacted { answer, writes, took_token })
+}
+
+/// All writes that changes mean for one id, complete before the first of them is done.
 ///
 /// `before` is the record as it is stored now, also if it is past its horizon.
 pub fn plan(id: &[u8], before: Option<&Record>, changes: Changes) -> Result<Vec<Write>> {
     let mut writes = Vec::new();
-    let due_was = before.map(Record::due_ms);
+    let due_was = before.map(Record::due);
     let mut kept_bodies = Vec::new();
     if let Some(archived) = changes.archive {
         let key = with_generation(id, archived.generation);
-        let due = Due { was: None, is: Some(archived.horizon_until_ms()) };
+        let due = Due { was: None, is: Some(archived_slot(&archived)) };
         let value = codec::encode(&key, &archived)?;
         if body(&archived).is_some_and(is_apart) {
             kept_bodies.push(key.clone());
@@ -165,7 +249,7 @@ pub fn plan(id: &[u8], before: Option<&Record>, changes: Changes) -> Result<Vec<
             if body(&record).is_some_and(is_apart) {
                 kept_bodies.push(with_generation(id, record.generation));
             }
-            let due = Due { was: due_was, is: Some(record.due_ms()) };
+            let due = Due { was: due_was, is: Some(record.due()) };
             let value = codec::encode(id, &record)?;
             writes.push(Write::Put { table: Table::Records, key: id.to_vec(), value, due });
         }
@@ -179,8 +263,13 @@ pub fn plan(id: &[u8], before: Option<&Record>, changes: Changes) -> Result<Vec<
     Ok(writes)
 }
 
-/// All writes that remove one row of the archive, whose due time this is.
-pub fn plan_unarchive(key: &[u8], archived: &Record, due_was: Millis) -> Vec<Write> {
+/// Where an archived record is due.
+pub fn archived_slot(archived: &Record) -> Slot {
+    Slot { lane: Lane::Finished, when: archived.horizon_until_ms() }
+}
+
+/// All writes that remove one row of the archive, whose place in the due index this is.
+pub fn plan_unarchive(key: &[u8], archived: &Record, due_was: Slot) -> Vec<Write> {
     let mut writes = vec![Write::Delete { table: Table::Archive, key: key.to_vec(), due_was: Some(due_was) }];
     // A body's row has the key that its record has in the archive.
     if body(archived).is_some_and(is_apart) {

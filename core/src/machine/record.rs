@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::decision::Present;
 use crate::fingerprint::Fingerprint;
 use crate::policy::{AfterFailure, Millis, Policy};
+use crate::rows::{Lane, Slot};
 use crate::token::{Generation, Nonce, Token};
 
 /// Everything the store knows of one key. Whether it is in flight or complete is its [`State`].
@@ -42,6 +43,8 @@ pub struct Record {
     pub steps: Vec<Step>,
     /// Whether the claim itself committed writes, which alone makes a generation worth resuming.
     pub wrote: bool,
+    /// How many outbox events this generation has emitted; the next one's number.
+    pub events: u32,
     /// In flight, held or complete.
     pub state: State,
 }
@@ -234,16 +237,20 @@ impl Record {
         }
     }
 
-    /// When this record next needs a sweep; an engine keeps it in its due index.
-    pub fn due_ms(&self) -> Millis {
-        match &self.state {
-            State::Complete { outcome, window_until_ms, .. } if outcome.outlives_window() => *window_until_ms,
+    /// When this record next needs somebody's attention, and whose; an engine keeps it in its due index.
+    pub fn due(&self) -> Slot {
+        let (lane, when) = match &self.state {
+            State::Complete { outcome, window_until_ms, .. } if outcome.outlives_window() => {
+                (Lane::Finished, *window_until_ms)
+            }
+            State::Complete { .. } => (Lane::Finished, self.horizon_until_ms()),
             // Whoever finishes abandoned requests looks at it as soon as its lease is over.
             State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
-                (*lease_until_ms).min(self.horizon_until_ms())
+                (Lane::Unfinished, (*lease_until_ms).min(self.horizon_until_ms()))
             }
-            State::InFlight { .. } | State::Held { .. } | State::Complete { .. } => self.horizon_until_ms(),
-        }
+            State::InFlight { .. } | State::Held { .. } => (Lane::Unfinished, self.horizon_until_ms()),
+        };
+        Slot { lane, when }
     }
 
     /// Whether it carries all that is needed to finish it without its caller.

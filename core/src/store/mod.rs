@@ -41,6 +41,7 @@ mod slot;
 mod sweep;
 mod tables;
 mod timer;
+mod transaction;
 mod wait;
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use request::ClaimRequest;
+pub use transaction::{Transaction, View, transaction_error};
 
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
@@ -160,6 +162,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
+        shared.check_outside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -224,6 +227,7 @@ impl std::fmt::Debug for Store {
 impl Running {
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.check_outside()?;
         shared
             .engine
             .check()

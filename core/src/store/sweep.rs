@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::tables::WriteRows;
 use super::timer::after;
 use super::wait::Bell;
-use crate::rows::{DueEntry, DueRow, Rows};
+use crate::rows::{DueEntry, DueRow, Rows, Slot};
 use crate::upkeep::due::{self, Step, Turn};
 use crate::upkeep::{Reap, jittered, pass};
 use crate::{Error, ErrorKind, Millis, Result, Token};
@@ -23,11 +23,11 @@ pub(crate) struct Told {
 }
 
 impl Shared {
-    /// What is due behind this place, and what is to be done about it: as many entries as one batch has, and
+    /// What is due in one lane behind this place, and what is to be done about it: as many entries as one batch has, and
     /// fewer as soon as `changes_max` of them are to be changed.
     pub(crate) fn look_due(
         &self,
-        now_ms: Millis,
+        last: Slot,
         place: Option<&[u8]>,
         limit: usize,
         changes_max: usize,
@@ -35,9 +35,9 @@ impl Shared {
         self.read(|rows| {
             let mut looked = Vec::new();
             let mut changes = 0;
-            for entry in rows.due_before(now_ms, place, limit)? {
+            for entry in rows.due_before(last, place, limit)? {
                 let step = match &entry.row {
-                    Some(row) => self.turn(rows, row, now_ms).map(|turn| turn.step),
+                    Some(row) => self.turn(rows, row, last.when).map(|turn| turn.step),
                     None => Err(Error::new(ErrorKind::Corrupt, "an entry of the due index is damaged")),
                 };
                 changes += usize::from(is_change(&step));
@@ -52,11 +52,11 @@ impl Shared {
 
     /// Gives each row its turn, in one commit: what became of them, in their order.
     pub(crate) fn sweep(&self, now_ms: Millis, batch: &[Told]) -> Result<Vec<Result<Step>>> {
-        self.engine.check()?;
+        let mut writer = self.lock_writer()?;
         let mut steps = Vec::with_capacity(batch.len());
         let mut changed = 0;
         let swept = catch_unwind(AssertUnwindSafe(|| {
-            self.writer.lock().write_alone(self, |rows| {
+            writer.write_alone(self, |rows| {
                 for told in batch {
                     let step = unless_of_the_medium(self.sweep_row(rows, told, now_ms))?;
                     changed += usize::from(is_change(&step));

@@ -5,8 +5,9 @@
 //! | `records` | encoded id | record |
 //! | `bodies` | encoded id, generation (8, big-endian) | bytes of a body over 16 KiB |
 //! | `archive` | encoded id, generation (8, big-endian) | record of a failure whose key was used again |
-//! | `due` | due time in ms (8, big-endian), table (1), key in that table | empty |
-//! | `outbox`, `app` | reserved | |
+//! | `due` | lane (1), due time in ms (8, big-endian), table (1), key in that table | empty |
+//! | `outbox` | place, see [`outbox`](crate::outbox) | event |
+//! | `app` | reserved | |
 //! | `meta` | name | see [`meta`](super::meta) |
 
 use std::ops::Bound;
@@ -17,7 +18,7 @@ use redb::{
 };
 
 use super::fault::before_commit;
-use crate::rows::{Due, DueEntry, DueRow, Rows, Table};
+use crate::rows::{Due, DueEntry, DueRow, Lane, Rows, Slot, Table};
 use crate::{Error, ErrorKind, Millis, Result};
 
 type Bytes = &'static [u8];
@@ -30,11 +31,22 @@ const ARCHIVE: Definition = TableDefinition::new("archive");
 const DUE: Definition = TableDefinition::new("due");
 const OUTBOX: Definition = TableDefinition::new("outbox");
 const APP: Definition = TableDefinition::new("app");
+/// What the name of every later table of ours begins with.
+const RESERVED: &str = "keyclaim";
 
 /// Makes every table, so that a reader never meets a store without one.
 pub(super) fn create_all(txn: &WriteTransaction) -> Result<()> {
     for definition in [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP] {
         txn.open_table(definition).map_err(before_commit)?;
+    }
+    Ok(())
+}
+
+/// Checks that a table is the caller's own by its name: all that keyclaim has or will have are refused.
+pub(super) fn check_own(name: &str) -> Result<()> {
+    let is_ours = [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP].iter().any(|ours| ours.name() == name);
+    if is_ours || name.starts_with(RESERVED) || name.is_empty() {
+        return Err(Error::invalid("the table's name is reserved for keyclaim; choose another"));
     }
     Ok(())
 }
@@ -70,7 +82,7 @@ impl Rows for WriteRows<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match table {
             Table::Records => value(&self.records, key),
-            Table::Bodies | Table::Archive => {
+            Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
         }
@@ -79,7 +91,7 @@ impl Rows for WriteRows<'_> {
     fn put(&mut self, table: Table, key: &[u8], bytes: &[u8], due: Due) -> Result<()> {
         match table {
             Table::Records => drop(self.records.insert(key, bytes).map_err(before_commit)?),
-            Table::Bodies | Table::Archive => {
+            Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 let mut table = self.txn.open_table(definition(table)).map_err(before_commit)?;
                 table.insert(key, bytes).map_err(before_commit)?;
             }
@@ -87,10 +99,10 @@ impl Rows for WriteRows<'_> {
         self.move_due(table, key, due)
     }
 
-    fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Millis>) -> Result<()> {
+    fn delete(&mut self, table: Table, key: &[u8], due_was: Option<Slot>) -> Result<()> {
         match table {
             Table::Records => drop(self.records.remove(key).map_err(before_commit)?),
-            Table::Bodies | Table::Archive => {
+            Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 let mut table = self.txn.open_table(definition(table)).map_err(before_commit)?;
                 table.remove(key).map_err(before_commit)?;
             }
@@ -111,8 +123,15 @@ impl Rows for WriteRows<'_> {
         Ok(())
     }
 
-    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
-        due_before(&self.due, when, after, limit)
+    fn next(&self, table: Table, after: &[u8], before: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        match table {
+            Table::Records => next(&self.records, after, before),
+            table => next(&self.txn.open_table(definition(table)).map_err(before_commit)?, after, before),
+        }
+    }
+
+    fn due_before(&self, last: Slot, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
+        due_before(&self.due, last, after, limit)
     }
 }
 
@@ -126,6 +145,11 @@ impl ReadRows {
     pub(super) fn open(txn: ReadTransaction) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
         Ok(Self { txn, records })
+    }
+
+    /// The snapshot, for the caller's own tables.
+    pub(super) fn txn(&self) -> &ReadTransaction {
+        &self.txn
     }
 
     /// Calls `look` with the records from `start` on until it says enough.
@@ -149,7 +173,7 @@ impl Rows for ReadRows {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match table {
             Table::Records => value(&self.records, key),
-            Table::Bodies | Table::Archive => {
+            Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
         }
@@ -159,7 +183,7 @@ impl Rows for ReadRows {
         Err(read_only())
     }
 
-    fn delete(&mut self, _: Table, _: &[u8], _: Option<Millis>) -> Result<()> {
+    fn delete(&mut self, _: Table, _: &[u8], _: Option<Slot>) -> Result<()> {
         Err(read_only())
     }
 
@@ -167,8 +191,15 @@ impl Rows for ReadRows {
         Err(read_only())
     }
 
-    fn due_before(&self, when: Millis, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
-        due_before(&self.txn.open_table(DUE).map_err(before_commit)?, when, after, limit)
+    fn next(&self, table: Table, after: &[u8], before: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        match table {
+            Table::Records => next(&self.records, after, before),
+            table => next(&self.txn.open_table(definition(table)).map_err(before_commit)?, after, before),
+        }
+    }
+
+    fn due_before(&self, last: Slot, after: Option<&[u8]>, limit: usize) -> Result<Vec<DueEntry>> {
+        due_before(&self.txn.open_table(DUE).map_err(before_commit)?, last, after, limit)
     }
 }
 
@@ -176,14 +207,33 @@ fn value(table: &impl ReadableTable<Bytes, Bytes>, key: &[u8]) -> Result<Option<
     Ok(table.get(key).map_err(before_commit)?.map(|bytes| bytes.value().to_vec()))
 }
 
+fn next(
+    table: &impl ReadableTable<Bytes, Bytes>,
+    after: &[u8],
+    before: &[u8],
+) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    // redb panics on a range that ends before it starts.
+    if after >= before {
+        return Ok(None);
+    }
+    let range = (Bound::Excluded(after), Bound::Excluded(before));
+    let row =
+        table.range::<&[u8]>(range).map_err(before_commit)?.next().transpose().map_err(before_commit)?;
+    Ok(row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())))
+}
+
 fn due_before(
     table: &impl ReadableTable<Bytes, Bytes>,
-    when: Millis,
+    last: Slot,
     after: Option<&[u8]>,
     limit: usize,
 ) -> Result<Vec<DueEntry>> {
-    let end = when.0.saturating_add(1).to_be_bytes();
-    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let lane = due_prefix(last);
+    // From the lane's own byte on, so that a damaged entry is met and not hidden.
+    let first = lane.get(..1).unwrap_or_default();
+    // The bytes behind the time begin with a table's tag, and none is so high.
+    let end = [&lane[..], &[u8::MAX]].concat();
+    let start = after.map_or(Bound::Included(first), Bound::Excluded);
     // redb panics on a range that ends before it starts.
     if after.is_some_and(|after| after >= end.as_slice()) {
         return Ok(Vec::new());
@@ -202,27 +252,46 @@ fn definition(table: Table) -> Definition {
         Table::Records => RECORDS,
         Table::Bodies => BODIES,
         Table::Archive => ARCHIVE,
+        Table::Outbox => OUTBOX,
+        Table::App => APP,
     }
 }
 
-fn due_key(when: Millis, table: Table, key: &[u8]) -> Vec<u8> {
+fn due_key(slot: Slot, table: Table, key: &[u8]) -> Vec<u8> {
     let tag = match table {
         Table::Records => 0,
         Table::Archive => 1,
         Table::Bodies => 2,
+        Table::Outbox => 3,
+        Table::App => 4,
     };
-    [&when.0.to_be_bytes()[..], &[tag], key].concat()
+    [&due_prefix(slot)[..], &[tag], key].concat()
+}
+
+fn due_prefix(slot: Slot) -> Vec<u8> {
+    let lane = match slot.lane {
+        Lane::Unfinished => 0,
+        Lane::Finished => 1,
+        Lane::Outbox => 2,
+        Lane::Dead => 3,
+    };
+    [&[lane], &slot.when.0.to_be_bytes()[..]].concat()
 }
 
 /// None if it is no entry that this version writes: one bad entry must not hide the others.
 fn split_due_key(bytes: &[u8]) -> Option<DueRow> {
-    let (when, rest) = bytes.split_first_chunk::<8>()?;
+    let (lane, rest) = bytes.split_first()?;
+    let lane =
+        [Lane::Unfinished, Lane::Finished, Lane::Outbox, Lane::Dead].into_iter().nth(usize::from(*lane))?;
+    let (when, rest) = rest.split_first_chunk::<8>()?;
     let (table, key) = match rest {
         [0, key @ ..] => (Table::Records, key),
         [1, key @ ..] => (Table::Archive, key),
+        [3, key @ ..] => (Table::Outbox, key),
         _ => return None,
     };
-    Some(DueRow { when: Millis(u64::from_be_bytes(*when)), table, key: key.to_vec() })
+    let slot = Slot { lane, when: Millis(u64::from_be_bytes(*when)) };
+    Some(DueRow { slot, table, key: key.to_vec() })
 }
 
 fn read_only() -> Error {

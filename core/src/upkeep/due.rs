@@ -1,7 +1,7 @@
 //! What is to be done about one row that the due index names: plain functions over rows.
 
 use crate::machine::{self, Answer, Command, Facts, Record, Swept};
-use crate::rows::{self, Due, DueRow, Rows, Table, Write};
+use crate::rows::{self, Due, DueRow, Rows, Slot, Table, Write};
 use crate::{Error, ErrorKind, Millis, Result, Token, codec};
 
 /// One row's turn: what it comes to, and the writes that do it.
@@ -41,7 +41,10 @@ pub(crate) fn turn(
     match row.table {
         Table::Records => record(rows, row, now_ms, lives_here),
         Table::Archive => archived(rows, row),
-        Table::Bodies => Err(Error::new(ErrorKind::Corrupt, "a body has no due time; check the store")),
+        Table::Bodies | Table::Outbox | Table::App => Err(Error::new(
+            ErrorKind::Corrupt,
+            "a row is in the wrong lane of the due index; check the store",
+        )),
     }
 }
 
@@ -52,9 +55,9 @@ fn record(
     lives_here: impl FnOnce(Token) -> bool,
 ) -> Result<Turn> {
     let before = match rows::load(rows, &row.key)? {
-        Some(record) if record.due_ms() == row.when => record,
+        Some(record) if record.due() == row.slot => record,
         // Left where it is the entry would be read in every pass for ever.
-        other => return Ok(reindex(row, other.map(|record| record.due_ms()))),
+        other => return Ok(reindex(row, other.map(|record| record.due()))),
     };
     let owner_lives_here = lives_here(before.token);
     // A sweep gives no token.
@@ -73,15 +76,15 @@ fn archived(rows: &impl Rows, row: &DueRow) -> Result<Turn> {
     let stored = rows.get(Table::Archive, &row.key)?;
     let archived = stored.map(|bytes| codec::decode(&row.key, &bytes)).transpose()?;
     match archived {
-        Some(archived) if archived.horizon_until_ms() == row.when => {
-            Ok(Turn { step: Step::Unarchived, writes: rows::plan_unarchive(&row.key, &archived, row.when) })
+        Some(archived) if rows::archived_slot(&archived) == row.slot => {
+            Ok(Turn { step: Step::Unarchived, writes: rows::plan_unarchive(&row.key, &archived, row.slot) })
         }
-        other => Ok(reindex(row, other.map(|archived| archived.horizon_until_ms()))),
+        other => Ok(reindex(row, other.map(|archived| rows::archived_slot(&archived)))),
     }
 }
 
-fn reindex(row: &DueRow, is: Option<Millis>) -> Turn {
-    let due = Due { was: Some(row.when), is };
+fn reindex(row: &DueRow, is: Option<Slot>) -> Turn {
+    let due = Due { was: Some(row.slot), is };
     Turn {
         step: Step::Reindexed,
         writes: vec![Write::MoveDue { table: row.table, key: row.key.clone(), due }],

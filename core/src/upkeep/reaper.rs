@@ -13,7 +13,7 @@ use super::Hook;
 use super::due::Step;
 use crate::key::Id;
 use crate::limits::{REAP_BATCH_LEN_MAX, REAP_JITTER_PERCENT, REAP_LISTED_MAX};
-use crate::rows::DueRow;
+use crate::rows::{DueRow, Lane, Slot};
 use crate::store::{Cancel, Inspection, Shared, Told};
 use crate::{Error, ErrorKind, Millis, Result, Store, StoreId};
 
@@ -138,21 +138,27 @@ pub(crate) fn pass(shared: &Shared, reap: &Reap) -> Result<Reaped> {
         return Err(Error::invalid("a pass cannot run ahead of store time; give a time that has come"));
     }
     let mut done = Reaped::default();
+    let mut lanes = [Lane::Finished, Lane::Unfinished].into_iter();
+    let mut last = lanes.next().map(|lane| Slot { lane, when: at_ms });
     let mut place: Option<Vec<u8>> = None;
     let result = loop {
+        let Some(slot) = last else {
+            done.is_whole = true;
+            break Ok(());
+        };
         if reap.is_over(&done) {
             break Ok(());
         }
-        let looked = shared.look_due(at_ms, place.as_deref(), REAP_BATCH_LEN_MAX, reap.changes_left(&done));
+        let looked = shared.look_due(slot, place.as_deref(), REAP_BATCH_LEN_MAX, reap.changes_left(&done));
         let looked = match looked {
             Ok(looked) => looked,
             Err(error) => break Err(error),
         };
-        let Some((last, _)) = looked.last() else {
-            done.is_whole = true;
-            break Ok(());
+        let Some((behind, _)) = looked.last() else {
+            (last, place) = (lanes.next().map(|lane| Slot { lane, when: at_ms }), None);
+            continue;
         };
-        place = Some(last.place.clone());
+        place = Some(behind.place.clone());
         let found = looked.into_iter().map(|(entry, step)| (entry.row, step));
         if let Err(error) = batch(shared, at_ms, found, &mut done) {
             break Err(error);

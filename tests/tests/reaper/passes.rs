@@ -64,9 +64,9 @@ fn what_waits_for_somebody_else_is_read_once_and_holds_up_nothing() {
     world.clock.advance(2 * LEASE);
     world.complete_many("done", 10);
     world.clock.advance(WINDOW);
-    // Those in flight are due first, since their leases ended.
+    // Those in flight have been due for longer, and are in a lane of their own.
     let reaped = world.store.reap(&Reap::new().changes_max(4)).expect("healthy");
-    assert_eq!((reaped.rows_read, reaped.tombstoned, reaped.batches), (604, 4, 1));
+    assert_eq!((reaped.rows_read, reaped.tombstoned, reaped.batches), (4, 4, 1));
     let reaped = world.reap();
     assert_eq!((reaped.rows_read, reaped.tombstoned, reaped.batches), (606, 6, 1));
     let reaped = world.reap();
@@ -83,7 +83,9 @@ fn damaged_rows_are_passed_over_and_stale_entries_put_right() {
     let World { store, clock } = world;
     clock.advance(5);
     store.close().expect("healthy");
-    let entry = |when: u64, table: u8, key: &[u8]| [&when.to_be_bytes()[..], &[table], key].concat();
+    let entry = |lane: u8, when: u64, table: u8, key: &[u8]| {
+        [&[lane], &when.to_be_bytes()[..], &[table], key].concat()
+    };
     edit(&path, |txn| {
         let mut records = txn.open_table(table("records")).expect("there");
         records.insert(id("key 7").encode().as_slice(), &b"\x01no record"[..]).expect("healthy");
@@ -91,13 +93,13 @@ fn damaged_rows_are_passed_over_and_stale_entries_put_right() {
         let mut due = txn.open_table(table("due")).expect("there");
         let at = 1_700_000_000_000;
         for stale in [
-            entry(at, 0, &id("never was").encode()),
-            entry(at, 1, b"no such failure"),
-            entry(at + 1, 0, &id("kept").encode()),
+            entry(0, at, 0, &id("never was").encode()),
+            entry(1, at, 1, b"no such failure"),
+            entry(1, at + 1, 0, &id("kept").encode()),
         ] {
             due.insert(stale.as_slice(), &[][..]).expect("healthy");
         }
-        for damaged in [entry(at, 9, b"key"), entry(at, 2, b"key"), b"\0".to_vec()] {
+        for damaged in [entry(1, at, 9, b"key"), entry(1, at, 2, b"key"), b"\0".to_vec()] {
             due.insert(damaged.as_slice(), &[][..]).expect("healthy");
         }
     });
@@ -134,7 +136,7 @@ fn a_crash_between_two_commits_loses_nothing() {
     });
     world.store.reap(&reap).expect("healthy");
     let images = images.lock().expect("no panic").clone();
-    assert_eq!(images.iter().map(|(_, removed, _)| *removed).collect::<Vec<_>>(), [256, 512, 600]);
+    assert_eq!(images.iter().map(|(_, removed, _)| *removed).collect::<Vec<_>>(), [256, 512, 600, 600]);
     for (image, removed, reported) in images {
         let image = World {
             store: Store::open(&image, options(&world.clock)).expect("a crashed store opens"),

@@ -265,6 +265,7 @@ impl Seen<'_> {
             point: None,
             steps: Vec::new(),
             wrote: false,
+            events: 0,
             state: State::InFlight { lease_until_ms, resumable: false },
         };
         assert_eq!(*record, expected);

@@ -189,6 +189,7 @@ fn base(abandoned: Abandoned) -> Record {
         point: None,
         steps: Vec::new(),
         wrote: false,
+        events: 0,
         state: State::InFlight { lease_until_ms: Some(Millis(T0 + LEASE)), resumable: false },
     }
 }
