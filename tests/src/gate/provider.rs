@@ -87,7 +87,7 @@ pub fn rows(ledger: &Path) -> io::Result<Vec<Row>> {
 
 /// Serves until stdin ends. Its lines: `halt <reference> unbooked|unanswered`, and `let-go`, which books what
 /// waits and forgets all halts; each is answered with `ok`. It says `halted <reference>` when a call has got
-/// that far.
+/// that far, and `landed <reference>` when what waited is booked or refused.
 pub(super) fn serve(runtime: &Runtime, arguments: &[String]) -> Result<(), Failure> {
     let [ledger, collapses, fences, dawdles_ms, seed] = arguments else {
         return Err("a provider takes a ledger and its manners, see gate::Manners".into());
@@ -169,9 +169,13 @@ impl Provider {
         }
         let reference = wanted.reference.clone();
         let answer = self.book().enter(wanted, self.manners);
-        if let Some(Halt::Unanswered) = halt {
-            say(&format!("halted {reference}"));
-            std::future::pending::<()>().await;
+        match halt {
+            None => {}
+            Some(Halt::Unbooked(_)) => say(&format!("landed {reference}")),
+            Some(Halt::Unanswered) => {
+                say(&format!("halted {reference}"));
+                std::future::pending::<()>().await;
+            }
         }
         tokio::time::sleep(dawdles[1]).await;
         answer

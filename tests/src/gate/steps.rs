@@ -1,22 +1,36 @@
 //! The three phases of an order: its row, a charge, a receipt by mail.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
 use keyclaim::machine::{Blob, Outcome, Response, StepResult};
-use keyclaim::{Call, Claim, EffectError, Effected, Error};
+use keyclaim::{Call, Claim, EffectError, Effected, Error, Writes, Written};
+use tokio::runtime::Handle;
 
 use super::client::{self, Asked};
-use super::worker::{Worker, stop_at};
-use super::{Boundary, Doubt, Failure, Plant, Step};
+use super::{Boundary, Doubt, Failure, Plant, Settings, Step, say};
+
+/// Where the orders' rows are.
+const ORDERS: &str = "orders";
+/// How long to wait before a step that has not settled is run again (arbitrary).
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What an attempt works with.
+pub(super) struct Bench {
+    pub(super) settings: Settings,
+    pub(super) runtime: Handle,
+}
 
 /// One attempt of an order.
 pub(super) struct Attempt<'a> {
-    pub(super) worker: &'a Worker,
+    pub(super) bench: &'a Bench,
     pub(super) claim: &'a Claim,
     pub(super) key: &'a str,
     pub(super) stop: Option<Boundary>,
+    /// Whether it waits until a step has settled, or ends.
+    pub(super) waits: bool,
 }
 
 /// A step of an attempt, and the mistake that is made with it.
@@ -27,6 +41,15 @@ struct Stepping<'a> {
     early: RefCell<Option<Result<StepResult, Failure>>>,
     /// The result that nobody records.
     forgotten: RefCell<Option<StepResult>>,
+}
+
+impl Bench {
+    fn provider(&self, step: Step) -> SocketAddr {
+        match step {
+            Step::Charge => self.settings.charges,
+            Step::Mail => self.settings.mails,
+        }
+    }
 }
 
 impl Attempt<'_> {
@@ -61,8 +84,15 @@ impl Attempt<'_> {
             return Ok(String::from_utf8_lossy(&point.data.0).into_owned());
         }
         let order = format!("o{}", self.claim.token());
-        self.claim.checkpoint("ordered", order.as_bytes())?;
-        Ok(order)
+        // A row that is there already was made without its recovery point.
+        let row = Writes::new().put_if_absent(ORDERS, self.key.as_bytes(), order.as_bytes());
+        match self.claim.checkpoint_with("ordered", order.as_bytes(), row)? {
+            Written::Done(()) => Ok(order),
+            Written::Conflict(conflict) => {
+                say(&format!("wrong {} its row is there before it: {conflict}", self.key));
+                Ok(order)
+            }
+        }
     }
 
     /// The provider's name of what was booked, by this attempt or one before.
@@ -74,9 +104,7 @@ impl Attempt<'_> {
                 }
                 // It was asked about and did not happen: its intent is gone, so it is called now.
                 Err(EffectError::NotSent) => {}
-                Err(EffectError::Settling { until_ms }) => {
-                    sleep(until_ms.since(self.worker.store.now_ms()).to_duration());
-                }
+                Err(EffectError::Settling { .. }) if self.waits => sleep(LOOK_AGAIN),
                 Err(error) => return Err(error),
             }
         }
@@ -98,7 +126,7 @@ impl<'a> Stepping<'a> {
 
     /// Runs the effect in the way that the provider's abilities ask for.
     fn told(&self) -> Result<Effected, EffectError<Failure>> {
-        let settings = &self.attempt.worker.settings;
+        let settings = &self.attempt.bench.settings;
         let effect = self.attempt.claim.effect(self.step.name(), settings.limit);
         let settle = match self.plant() {
             Some(Plant::NoSettling) => Duration::ZERO,
@@ -132,7 +160,7 @@ impl<'a> Stepping<'a> {
 
     fn call(&self, downstream_key: &str) -> Result<StepResult, Failure> {
         self.attempt.reach(Boundary::Intended(self.step));
-        let Worker { settings, runtime, .. } = self.attempt.worker;
+        let Bench { settings, runtime } = self.attempt.bench;
         let booking = client::book(self.provider(), self.asked(downstream_key));
         let name = runtime.block_on(async { tokio::time::timeout(settings.patience, booking).await? })?;
         self.attempt.reach(Boundary::Answered(self.step));
@@ -141,7 +169,7 @@ impl<'a> Stepping<'a> {
 
     fn ask(&self, downstream_key: &str) -> Result<StepResult, Failure> {
         let asked = client::ask(self.provider(), self.asked(downstream_key));
-        Ok(match self.attempt.worker.runtime.block_on(asked)? {
+        Ok(match self.attempt.bench.runtime.block_on(asked)? {
             Some(name) => StepResult::Done(Blob::from(name.into_bytes())),
             None => StepResult::NotSent,
         })
@@ -157,20 +185,30 @@ impl<'a> Stepping<'a> {
         Asked { reference: self.attempt.key, downstream_key, token: token.0 }
     }
 
-    fn provider(&self) -> std::net::SocketAddr {
-        self.attempt.worker.provider(self.step)
+    fn provider(&self) -> SocketAddr {
+        self.attempt.bench.provider(self.step)
     }
 
     fn plant(&self) -> Option<Plant> {
-        self.attempt.worker.settings.plant
+        self.attempt.bench.settings.plant
     }
 }
 
 /// What nobody may do: run an order that another attempt owns.
-pub(super) fn run_unclaimed(worker: &Worker, key: &str) -> Result<(), Failure> {
+pub(super) fn run_unclaimed(bench: &Bench, key: &str) -> Result<(), Failure> {
     for step in [Step::Charge, Step::Mail] {
         let asked = Asked { reference: key, downstream_key: "-".into(), token: 0 };
-        worker.runtime.block_on(client::book(worker.provider(step), asked))?;
+        bench.runtime.block_on(client::book(bench.provider(step), asked))?;
     }
     Ok(())
+}
+
+/// Stops this thread here, for good, if that was asked for: not even a limit ends the wait.
+pub(super) fn stop_at(key: &str, stop: Option<Boundary>, here: Boundary) {
+    if stop == Some(here) {
+        say(&format!("at {key} {here}"));
+        loop {
+            std::thread::park();
+        }
+    }
 }

@@ -1,25 +1,25 @@
 //! The worker: a store, and a thread for each order it is given.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyclaim::machine::{Blob, Decision, StepResult};
 use keyclaim::store::{Standing, StepStanding};
 use keyclaim::{Abandoned, ClaimWait, Options, Policy, Result, Store};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 
-use super::steps::{Attempt, run_unclaimed};
-use super::{Boundary, Failure, Plant, Settings, Step, say};
+use super::steps::{Attempt, Bench, run_unclaimed, stop_at};
+use super::{Boundary, Failure, Plant, Settings, say};
 use crate::request::{id, paying};
 
 /// How long an order waits for another attempt of it (arbitrary; longer than all leases and limits here).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Worker {
-    pub(super) store: Store,
-    pub(super) settings: Settings,
-    pub(super) runtime: Handle,
+/// The operation's name.
+const OPERATION: &str = "order";
+struct Worker {
+    store: Store,
+    bench: Arc<Bench>,
 }
 
 /// Works until stdin ends. Its lines, and what it says to them:
@@ -38,8 +38,9 @@ pub(super) fn work(runtime: &Runtime, settings: Settings) -> std::result::Result
     if !settings.renews {
         options = options.renew_leases_max(0);
     }
-    let store = Store::open(&settings.store, options)?;
-    let worker = Arc::new(Worker { store, settings, runtime: runtime.handle().clone() });
+    let bench = Arc::new(Bench { settings, runtime: runtime.handle().clone() });
+    let store = Store::open(&bench.settings.store, options)?;
+    let worker = Arc::new(Worker { store, bench });
     say("ready");
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -64,8 +65,8 @@ impl Worker {
 
     fn order(&self, key: &str, stop: Option<Boundary>) -> String {
         stop_at(key, stop, Boundary::BeforeClaim);
-        let request = paying(key, b"order").operation("order", key.as_bytes());
-        let wait = match self.settings.plant {
+        let request = paying(key, b"order").operation(OPERATION, key.as_bytes());
+        let wait = match self.bench.settings.plant {
             Some(Plant::RunUnclaimed) => ClaimWait::at_most(Duration::ZERO),
             _ => ClaimWait::at_most(PATIENCE),
         };
@@ -75,7 +76,7 @@ impl Worker {
         };
         match decision {
             Decision::Won(claim) => {
-                let attempt = Attempt { worker: self, claim: &claim, key, stop };
+                let attempt = Attempt { bench: &self.bench, claim: &claim, key, stop, waits: true };
                 match attempt.run() {
                     Ok(answer) => format!("done {key} {} {answer}", claim.attempt()),
                     Err(why) => self.held(key).unwrap_or_else(|| format!("failed {key} {why}")),
@@ -85,20 +86,13 @@ impl Worker {
                 let answer = replay.response.body.bytes().map(String::from_utf8_lossy).unwrap_or_default();
                 format!("done {key} 0 {answer}")
             }
-            Decision::InFlight { .. } if self.settings.plant == Some(Plant::RunUnclaimed) => {
-                let ran = run_unclaimed(self, key);
+            Decision::InFlight { .. } if self.bench.settings.plant == Some(Plant::RunUnclaimed) => {
+                let ran = run_unclaimed(&self.bench, key);
                 format!("failed {key} {ran:?}")
             }
             decision => {
                 self.held(key).unwrap_or_else(|| format!("failed {key} was told {}", decision.name()))
             }
-        }
-    }
-
-    pub(super) fn provider(&self, step: Step) -> SocketAddr {
-        match step {
-            Step::Charge => self.settings.charges,
-            Step::Mail => self.settings.mails,
         }
     }
 
@@ -118,15 +112,5 @@ impl Worker {
         };
         let Some(seen) = self.store.inspect(&id(key))? else { return Ok(()) };
         self.store.resolve_resumable(&id(key), seen.token, Some(result)).map(drop)
-    }
-}
-
-/// Stops this thread here, for good, if that was asked for: not even a limit ends the wait.
-pub(super) fn stop_at(key: &str, stop: Option<Boundary>, here: Boundary) {
-    if stop == Some(here) {
-        say(&format!("at {key} {here}"));
-        loop {
-            std::thread::park();
-        }
     }
 }

@@ -17,7 +17,8 @@ const LIFE_MS_MAX: u64 = 250;
 /// new ones come, some of them sent twice at once.
 fn killed_at_random(name: &str, doubt: Doubt, plant: Option<Plant>) -> Verdict {
     let seed = seed(name);
-    let kills = number("KEYCLAIM_KILLS").unwrap_or(KILLS);
+    // A mistake made all the time needs few kills to be seen.
+    let kills = number("KEYCLAIM_KILLS").unwrap_or(if plant.is_some() { KILLS / 4 } else { KILLS });
     let line = format!(
         "KEYCLAIM_SEED={seed} KEYCLAIM_KILLS={kills} cargo test -p keyclaim-tests --test crash_gate {name}"
     );

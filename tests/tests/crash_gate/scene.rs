@@ -25,6 +25,8 @@ pub(crate) struct Scene {
     providers: [Provider; 2],
     worker: Option<Process>,
     lines: (Sender<String>, Receiver<String>),
+    /// How many of the calls that waited to be booked have been booked or refused.
+    pub(crate) landed: usize,
     is_ready: bool,
     acks: usize,
     _dir: TempDir,
@@ -71,6 +73,7 @@ impl Scene {
             providers,
             worker: None,
             lines,
+            landed: 0,
             is_ready: false,
             acks: 0,
             _dir: dir,
@@ -231,12 +234,14 @@ impl Scene {
         match words[..] {
             ["ready"] => self.is_ready = true,
             ["ok"] => self.acks += 1,
+            ["landed", _] => self.landed += 1,
             ["halted", key] | ["at", key, _] => self.order(key).is_there = true,
             ["done", key, attempt, answer] => {
                 let attempt = attempt.parse().expect("a number");
                 self.order(key).done(attempt, answer);
             }
             ["held", key, reason, step] => self.order(key).found_held(reason, step),
+            ["wrong", key, ..] => self.order(key).wrong.push(line.into()),
             ["resolved", key] => self.order(key).held = None,
             ["failed", key, ..] => {
                 let order = self.order(key);

@@ -13,6 +13,8 @@ pub(crate) struct Order {
     pub(crate) answer: Option<String>,
     /// The step in doubt that it is held for, until a person has resolved it.
     pub(crate) held: Option<Step>,
+    /// Whether it is held for what no person here resolves.
+    pub(crate) is_stuck: bool,
     /// How often it was found held, each time after something else.
     pub(crate) holds: u32,
     /// The latest attempt that answered.
@@ -34,7 +36,7 @@ pub(crate) struct Verdict {
 
 impl Order {
     pub(crate) fn is_settled(&self) -> bool {
-        self.answer.is_some() || self.held.is_some()
+        self.answer.is_some() || self.held.is_some() || self.is_stuck
     }
 
     pub(crate) fn done(&mut self, attempt: u32, answer: &str) {
@@ -52,6 +54,7 @@ impl Order {
         self.out = self.out.saturating_sub(1);
         let held = [Step::Charge, Step::Mail].into_iter().find(|known| known.name() == step);
         if reason != "StepInDoubt" || held.is_none() || self.answer.is_some() {
+            self.is_stuck = true;
             self.wrong.push(format!("held for {reason}, step {step}, answered {:?}", self.answer));
         }
         self.holds += u32::from(self.held.is_none());
