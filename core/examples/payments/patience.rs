@@ -14,10 +14,12 @@
 use std::time::Duration;
 
 use keyclaim::machine::Decision;
-use keyclaim::{Claim, ClaimRequest, ClaimWait, Error, ErrorKind, Result, Store};
+use keyclaim::{Claim, ClaimRequest, ClaimWait, EffectError, Effected, Error, ErrorKind, Result, Store};
 
 /// How often a command is asked again before its caller is told (arbitrary; some four seconds in all).
 const TRIES: u32 = 8;
+/// How often a step that was not sent is run, should it not be sent again (arbitrary).
+const NOT_SENT_TRIES: u32 = 3;
 /// The first pause, doubled each time up to the longest (arbitrary).
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -59,6 +61,43 @@ where
         }
     }
     say().await
+}
+
+/// Runs a step until it has a result, or until trying on makes no sense.
+///
+/// A step may be run again whatever it said: one with a result is answered from the record, and one in
+/// doubt does what was chosen for it.
+pub(crate) async fn step<E, F>(
+    store: &Store,
+    mut run: impl FnMut() -> F,
+) -> std::result::Result<Effected, EffectError<E>>
+where
+    F: Future<Output = std::result::Result<Effected, EffectError<E>>>,
+{
+    let mut pause = PAUSE_FIRST;
+    let (mut tries, mut unsent) = (1, 1);
+    loop {
+        match run().await {
+            // The call of an attempt before this one may still be under way. That ends by time.
+            Err(EffectError::Settling { until_ms }) => {
+                tokio::time::sleep(until_ms.since(store.now_ms()).to_duration()).await;
+            }
+            // Nothing happened, as this attempt knows or was told by the other side: once more.
+            Err(EffectError::NotSent) if unsent < NOT_SENT_TRIES => {
+                unsent += 1;
+                tokio::time::sleep(pause).await;
+            }
+            Err(EffectError::Store(error)) if tries < TRIES && error.kind() == ErrorKind::Busy => {
+                tries += 1;
+                tokio::time::sleep(error.retry_after().unwrap_or(pause)).await;
+            }
+            Err(EffectError::Store(error)) if tries < TRIES && is_healed_by_reopening(&error) => {
+                tries += 1;
+                heal(store, &error, &mut pause).await;
+            }
+            told => return told,
+        }
+    }
 }
 
 fn is_healed_by_reopening(error: &Error) -> bool {
