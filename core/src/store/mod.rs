@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
+mod app;
 pub(crate) mod backend;
 mod claims;
 mod clock;
@@ -47,6 +48,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use app::AppPage;
 pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
@@ -162,7 +164,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
-        shared.check_outside()?;
+        shared.refuse_inside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -227,7 +229,7 @@ impl std::fmt::Debug for Store {
 impl Running {
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.check_outside()?;
+        shared.refuse_inside()?;
         shared
             .engine
             .check()

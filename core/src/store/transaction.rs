@@ -5,7 +5,7 @@
 //! the transaction ended by an explicit abort: one that unwinds through redb leaks pages and turns
 //! quick-repair off.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{Running, Store};
 use crate::claim::Claim;
 use crate::machine::{Act, Answer, Decision, Outcome, OwnerAnswer};
 use crate::store::shared::Inside;
-use crate::{Error, ErrorKind, Result, Writes, Written};
+use crate::{Error, ErrorKind, Result, Version, Writes, Written};
 
 /// The inside of one transaction: the caller's own tables, and the commands that commit with them.
 ///
@@ -192,6 +192,11 @@ impl Transaction<'_> {
         Ok(self.say(claim, claim.complete_act(outcome, writes))?.map(drop))
     }
 
+    /// Like [`Store::write`], as part of this transaction. A conflict leaves the transaction as it is.
+    pub fn write(&self, writes: &Writes) -> Result<Written<Version>> {
+        self.deciding()?.write(self.txn, writes)
+    }
+
     fn say(&self, claim: &Claim, act: Act) -> Result<Written<OwnerAnswer>> {
         if !claim.is_of(self.running) {
             return Err(Error::invalid(
@@ -202,10 +207,13 @@ impl Transaction<'_> {
     }
 
     fn decide(&self, id: &crate::Id, command: crate::machine::Command) -> Result<Answer> {
-        let mut deciding = self.deciding.try_borrow_mut().map_err(|_| {
+        self.deciding()?.decide(&self.running.shared, self.txn, id, command)
+    }
+
+    fn deciding(&self) -> Result<RefMut<'_, Deciding>> {
+        self.deciding.try_borrow_mut().map_err(|_| {
             Error::new(ErrorKind::Internal, "a command of a transaction was said inside another one")
-        })?;
-        deciding.decide(&self.running.shared, self.txn, id, command)
+        })
     }
 }
 
