@@ -6,7 +6,7 @@ use keyclaim::fingerprint::{Fingerprint, Scheme};
 use keyclaim::machine::{
     Act, Answer, BeginEffect, Blob, Body, Change, ClaimCommand, Command, Decision, EffectAnswer, Facts,
     HoldReason, InDoubt, OperatorAct, OperatorCommand, Outcome, OutcomeClass, OwnerAnswer, OwnerCommand,
-    Record, Refusal, Response, StepResult, Verdict, Won, decide,
+    Pause, Record, Refusal, Response, StepResult, Verdict, Won, decide,
 };
 use keyclaim::{Abandoned, Millis, Nonce, Policy, Token};
 
@@ -178,6 +178,17 @@ pub fn claim_with(number: u8, policy: Policy) -> ClaimCommand {
         request: None,
         writes: false,
     }
+}
+
+/// The bound of the pause after the first try of [`take`].
+pub const PAUSE: u64 = 800;
+/// The bound of every pause of [`take`].
+pub const PAUSE_MAX: u64 = 3_000;
+
+/// A takeover by whoever finishes abandoned requests, as nonce 9; the draw is in the middle.
+pub fn take(tries_max: u32) -> Command {
+    let (first_ms, max_ms) = (Millis(PAUSE), Millis(PAUSE_MAX));
+    Command::TakeAbandoned { nonce: nonce(9), tries_max, pause: Pause { first_ms, max_ms, draw: 1 << 63 } }
 }
 
 /// An owner's command.

@@ -33,7 +33,7 @@ pub(super) fn act(act: &Act) -> Bounded {
             result(outcome)
         }
         Act::Complete { outcome: ending, .. } => outcome(ending),
-        Act::Release | Act::Abandon | Act::Hold { .. } => Ok(()),
+        Act::Release | Act::Abandon | Act::Hold { .. } | Act::Postpone { .. } => Ok(()),
     }
 }
 

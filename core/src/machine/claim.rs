@@ -1,7 +1,7 @@
 //! What a claim finds: the table of decisions, first row that fits.
 
 use super::bounds;
-use super::command::{ClaimCommand, Facts};
+use super::command::{ClaimCommand, Facts, Pause};
 use super::decision::{Answer, Changes, Decision, Refusal, Replay, Verdict, Won, WonKind};
 use super::record::{Applied, HoldReason, OutcomeClass, Record, State};
 use crate::limits::POLL_HINT_MS;
@@ -67,7 +67,8 @@ pub(super) fn claim(record: Option<&Record>, claim: &ClaimCommand, facts: Facts)
 pub(super) fn take_abandoned(
     record: Option<&Record>,
     nonce: Nonce,
-    attempts_max: u32,
+    tries_max: u32,
+    pause: Pause,
     facts: Facts,
 ) -> Verdict {
     let Some(record) = record else {
@@ -77,17 +78,20 @@ pub(super) fn take_abandoned(
         return Verdict::says(Answer::Nothing);
     };
     // A claim that lives in this process is only late with its renewal, not abandoned.
-    if facts.now_ms < until_ms || facts.owner_lives_here || !record.can_be_finished() {
+    let is_due = facts.now_ms >= until_ms.plus(record.pause_ms);
+    if !is_due || facts.owner_lives_here || !record.can_be_finished() {
         return Verdict::says(Answer::Nothing);
     }
     if !may_be_taken_over(record, resumable) {
         return hold(record, HoldReason::Abandoned, facts);
     }
-    if record.attempt >= attempts_max {
+    if record.tries >= tries_max {
         return hold(record, HoldReason::TriedTooOften, facts);
     }
-    let lease_ms = record.policy.lease_ms;
-    won(next_attempt(record, nonce, lease_ms, facts), WonKind::Takeover)
+    let mut next = next_attempt(record, nonce, record.policy.lease_ms, facts);
+    next.tries = record.tries.saturating_add(1);
+    next.pause_ms = pause.after(next.tries);
+    won(next, WonKind::Takeover)
 }
 
 /// Lets go of a win that nobody was told of: as if it had not happened.
@@ -135,6 +139,8 @@ fn win_generation(claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict 
         point: None,
         steps: Vec::new(),
         wrote: claim.writes,
+        tries: 0,
+        pause_ms: Millis(0),
         events: 0,
         state: State::InFlight {
             lease_until_ms: lease_until(facts.now_ms, claim.policy.lease_ms),

@@ -31,8 +31,10 @@ pub enum Command {
     TakeAbandoned {
         /// The nonce of this call.
         nonce: Nonce,
-        /// Give up into held beyond this many attempts.
-        attempts_max: u32,
+        /// Give up into held after this many tries.
+        tries_max: u32,
+        /// How long the next try waits, should this one come to nothing.
+        pause: Pause,
     },
     /// Nobody was told of the win with this token: let go of it.
     Untold {
@@ -43,6 +45,20 @@ pub enum Command {
     },
     /// Do whatever is due on this record, if anything is.
     Sweep,
+}
+
+/// The pause between two tries at one abandoned request: full jitter under a bound that doubles.
+///
+/// It is kept with the record from the moment a try begins, so that the death of the process is followed
+/// by it as well, and counts from the end of the attempt.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pause {
+    /// The bound after the first try.
+    pub first_ms: Millis,
+    /// The bound never grows beyond this.
+    pub max_ms: Millis,
+    /// A random number, drawn anew for every try.
+    pub draw: u64,
 }
 
 /// A claim: everything that the request brings along.
@@ -119,6 +135,11 @@ pub enum Act {
         /// Why.
         reason: HoldReason,
     },
+    /// My attempt ended without an outcome, and a try before this instant cannot succeed.
+    Postpone {
+        /// Whoever finishes abandoned requests waits until then, a week at most. A caller may come earlier.
+        until_ms: Millis,
+    },
 }
 
 /// The intent of one step.
@@ -146,6 +167,17 @@ pub enum InDoubt {
     },
     /// Hold the claim for a person.
     Hold,
+}
+
+impl Pause {
+    /// The pause after this many tries: at least 1 ms, so that no pass meets the same request twice.
+    pub fn after(self, tries: u32) -> Millis {
+        let doubled = 1_u64.checked_shl(tries.saturating_sub(1)).unwrap_or(u64::MAX);
+        let bound_ms = self.first_ms.0.saturating_mul(doubled).min(self.max_ms.0).max(1);
+        // The high half of the product is the draw scaled to the bound, without a bias worth mentioning.
+        let scaled = (u128::from(self.draw) * u128::from(bound_ms)) >> 64;
+        Millis(u64::try_from(scaled).unwrap_or(u64::MAX).saturating_add(1).min(bound_ms))
+    }
 }
 
 /// How a step ended.

@@ -33,7 +33,7 @@ mod sweep;
 
 pub use command::{
     Act, BeginEffect, ClaimCommand, Command, Facts, InDoubt, OperatorAct, OperatorCommand, OwnerCommand,
-    StepResult,
+    Pause, StepResult,
 };
 pub use decision::{
     Answer, Change, Changes, Decision, EffectAnswer, OwnerAnswer, Present, Refusal, Replay, Swept, Verdict,
@@ -55,8 +55,8 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
         Command::Claim(claim) => claim::claim(record, claim, facts),
         Command::Owner(command) => owner::owner(record, command, facts),
         Command::Operator(command) => operator::operator(record, command, facts),
-        Command::TakeAbandoned { nonce, attempts_max } => {
-            claim::take_abandoned(record, *nonce, *attempts_max, facts)
+        Command::TakeAbandoned { nonce, tries_max, pause } => {
+            claim::take_abandoned(record, *nonce, *tries_max, *pause, facts)
         }
         Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
         Command::Sweep => sweep::sweep(record, facts),

@@ -45,6 +45,10 @@ pub struct Record {
     pub wrote: bool,
     /// How many outbox events this generation has emitted; the next one's number.
     pub events: u32,
+    /// How often whoever finishes abandoned requests has tried, since a person last decided.
+    pub tries: u32,
+    /// How long after the end of an attempt whoever finishes abandoned requests waits.
+    pub pause_ms: Millis,
     /// In flight, held or complete.
     pub state: State,
 }
@@ -244,9 +248,9 @@ impl Record {
                 (Lane::Finished, *window_until_ms)
             }
             State::Complete { .. } => (Lane::Finished, self.horizon_until_ms()),
-            // Whoever finishes abandoned requests looks at it as soon as its lease is over.
+            // Whoever finishes abandoned requests looks at it once its lease, and the pause after it, is over.
             State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
-                (Lane::Unfinished, (*lease_until_ms).min(self.horizon_until_ms()))
+                (Lane::Unfinished, lease_until_ms.plus(self.pause_ms).min(self.horizon_until_ms()))
             }
             State::InFlight { .. } | State::Held { .. } => (Lane::Unfinished, self.horizon_until_ms()),
         };
