@@ -100,7 +100,7 @@ pub use stats::Stats;
 pub use store::{ClaimRequest, ClaimWait, Options, Store};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
-pub use upkeep::{Reap, Reaped};
+pub use upkeep::{Completer, CompleterPass, CompleterReport, Ended, Later, Reap, Reaped, Takeover};
 
 /// The pages outside the sources, so that their examples are run and their Rust is true.
 #[cfg(all(doctest, feature = "store"))]

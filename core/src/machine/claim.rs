@@ -74,15 +74,15 @@ pub(super) fn take_abandoned(
     let Some(record) = record else {
         return Verdict::says(Answer::Nothing);
     };
-    let State::InFlight { lease_until_ms: Some(until_ms), resumable } = record.state else {
+    let (State::InFlight { resumable, .. }, Some(from_ms)) = (&record.state, record.abandoned_from_ms())
+    else {
         return Verdict::says(Answer::Nothing);
     };
     // A claim that lives in this process is only late with its renewal, not abandoned.
-    let is_due = facts.now_ms >= until_ms.plus(record.pause_ms);
-    if !is_due || facts.owner_lives_here || !record.can_be_finished() {
+    if facts.now_ms < from_ms || facts.owner_lives_here {
         return Verdict::says(Answer::Nothing);
     }
-    if !may_be_taken_over(record, resumable) {
+    if !may_be_taken_over(record, *resumable) {
         return hold(record, HoldReason::Abandoned, facts);
     }
     if record.tries >= tries_max {

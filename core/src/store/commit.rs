@@ -9,16 +9,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::engine::{Open, poisoned};
+use super::finish::taken;
 use super::meta::{self, Now};
 use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
 use crate::machine::{
-    self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
+    self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
 };
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
+use crate::upkeep::Taken;
 use crate::{Error, ErrorKind, Millis, Result, Token};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
@@ -38,6 +40,7 @@ struct Decided {
     answer: Result<Answer>,
     writes: Vec<Write>,
     untold: Option<Command>,
+    taken: Option<Taken>,
     took_token: bool,
 }
 
@@ -198,7 +201,11 @@ impl Writer {
             .enumerate()
             .filter_map(|(at, decided)| {
                 let Ok(Answer::Decision(Decision::Won(won))) = &decided.answer else { return None };
-                let (until_ms, lease_ms) = (won.lease_until_ms?, lease_ms(asks.get(at)?.command)?);
+                let lease_ms = match &decided.taken {
+                    Some(taken) => taken.lease_ms?,
+                    None => lease_ms(asks.get(at)?.command)?,
+                };
+                let until_ms = won.lease_until_ms?;
                 (until_ms.since(now_ms).0 < lease_ms.0 / 2).then(|| (at, renewal(won.token)))
             })
             .collect();
@@ -274,7 +281,7 @@ impl From<Error> for GroupFault {
 
 impl Decided {
     fn failed(error: Error) -> Self {
-        Self { answer: Err(error), writes: Vec::new(), untold: None, took_token: false }
+        Self { answer: Err(error), writes: Vec::new(), untold: None, taken: None, took_token: false }
     }
 }
 
@@ -305,9 +312,15 @@ fn decide(
             }),
             _ => None,
         };
+        let taken = match (ask.command, &verdict.changes.record) {
+            (Command::TakeAbandoned { .. }, Change::Put(record)) if untold.is_some() => {
+                Some(taken(rows, &ask.id, record)?)
+            }
+            _ => None,
+        };
         let took_token = verdict.changes.took_token;
         let writes = rows::plan(&ask.id, before.as_ref(), verdict.changes)?;
-        Ok(Decided { answer, writes, untold, took_token })
+        Ok(Decided { answer, writes, untold, taken, took_token })
     }));
     match decided {
         Ok(Ok(decided)) => decided,
@@ -357,7 +370,7 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
             _ => shared.live.lose(&place),
         }
     }
-    let reply = Reply { answer: decided.answer, untold: decided.untold };
+    let reply = Reply { answer: decided.answer, untold: decided.untold, taken: decided.taken };
     if let Some(Reply { untold: Some(untold), .. }) = job.giver.give(reply) {
         shared.let_go(job.id, untold);
     }
