@@ -36,7 +36,7 @@ pub(crate) enum Found {
 /// What became of a takeover.
 pub(crate) enum Took {
     /// It is ours to finish.
-    Won(Claim, Taken),
+    Won(Box<(Claim, Taken)>),
     /// It is held for a person instead.
     Held(HoldReason),
     /// Somebody else was faster, or it is abandoned no more.
@@ -140,7 +140,7 @@ impl Running {
         let reply = self.shared.ask(Lane::Claims, &id, || (command, ()))?;
         match (reply.answer?, reply.taken) {
             (Answer::Decision(Decision::Won(won)), Some(taken)) => {
-                Ok(Took::Won(Claim::begin(self.clone(), id, won, taken.lease_ms), taken))
+                Ok(Took::Won(Box::new((Claim::begin(self.clone(), id, won, taken.lease_ms), taken))))
             }
             (Answer::Decision(Decision::Held { reason, .. }), _) => Ok(Took::Held(reason)),
             (Answer::Nothing, _) => Ok(Took::Nothing),
@@ -168,9 +168,9 @@ pub(super) fn taken(rows: &impl Rows, id: &[u8], record: &Record) -> Result<Take
 /// Starts the threads that finish abandoned requests.
 pub(super) fn start(running: &Arc<Running>, period: Duration, completer: Completer) -> Result<()> {
     let pass = CompleterPass::new(&completer).or_until(&running.shared.closing);
-    let mut crew = Crew::start(&Arc::downgrade(running), &Arc::new(completer))?;
+    let mut crew = Crew::new(&Arc::downgrade(running), &Arc::new(completer));
     let mut finishers = running.finishers.lock();
-    finishers.extend(crew.take_threads());
+    finishers.extend(crew.hire_all()?);
     let shared = running.shared.clone();
     finishers.push(spawn("keyclaim-completer", move || run(&shared, period, &pass, crew))?);
     Ok(())

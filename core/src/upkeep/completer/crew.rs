@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -12,13 +12,24 @@ use crate::machine::{HoldReason, Present};
 use crate::store::{Running, Took};
 use crate::{Claim, Error, ErrorKind, Millis, Result};
 
-/// As many threads as requests are finished at once, waiting for ids.
+/// At most as many threads as requests are finished at once, waiting for ids.
 pub(crate) struct Crew {
+    work: Work,
     /// None once no more come.
     tasks: Option<Sender<Id>>,
     ends: Receiver<End>,
     threads: Vec<JoinHandle<()>>,
+    hired: usize,
     busy: usize,
+}
+
+/// What each thread is given. It keeps no store open while it waits.
+#[derive(Clone)]
+struct Work {
+    running: Weak<Running>,
+    completer: Arc<Completer>,
+    tasks: Receiver<Id>,
+    ended: Sender<End>,
 }
 
 /// What became of one id that was handed to a thread.
@@ -53,24 +64,27 @@ pub(super) enum Tried {
 }
 
 impl Crew {
-    /// Starts the threads. They keep no store open while they wait.
-    pub(crate) fn start(running: &Weak<Running>, completer: &Arc<Completer>) -> Result<Self> {
+    /// One without threads: each is started when it is first needed.
+    pub(crate) fn new(running: &Weak<Running>, completer: &Arc<Completer>) -> Self {
         let (sender, tasks) = crossbeam_channel::unbounded();
         let (ended, ends) = crossbeam_channel::unbounded();
-        let mut crew = Self { tasks: Some(sender), ends, threads: Vec::new(), busy: 0 };
-        for _ in 0..completer.concurrency {
-            let (running, completer) = (running.clone(), completer.clone());
-            let (tasks, ended) = (tasks.clone(), ended.clone());
-            // If one cannot be started, the others end with the crew.
-            let run = move || work(&running, &completer, &tasks, &ended);
-            crew.threads.push(crate::store::spawn("keyclaim-complete", run)?);
-        }
-        Ok(crew)
+        let work = Work { running: running.clone(), completer: completer.clone(), tasks, ended };
+        Self { work, tasks: Some(sender), ends, threads: Vec::new(), hired: 0, busy: 0 }
     }
 
-    /// The threads, to be joined by somebody else.
-    pub(crate) fn take_threads(&mut self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.threads)
+    /// Starts all threads, to be joined by the caller.
+    pub(crate) fn hire_all(&mut self) -> Result<Vec<JoinHandle<()>>> {
+        while self.hired < self.work.completer.concurrency {
+            self.hire()?;
+        }
+        Ok(std::mem::take(&mut self.threads))
+    }
+
+    fn hire(&mut self) -> Result<()> {
+        let work = self.work.clone();
+        self.threads.push(crate::store::spawn("keyclaim-finisher", move || work.run())?);
+        self.hired += 1;
+        Ok(())
     }
 
     /// How many handlers run or are about to.
@@ -79,10 +93,14 @@ impl Crew {
     }
 
     /// Hands an id to a thread; there must be one that is not busy.
-    pub(super) fn give(&mut self, id: Id) {
+    pub(super) fn give(&mut self, id: Id) -> Result<()> {
+        if self.busy == self.hired {
+            self.hire()?;
+        }
         if self.tasks.as_ref().is_some_and(|tasks| tasks.send(id).is_ok()) {
             self.busy += 1;
         }
+        Ok(())
     }
 
     /// Waits for the end of one of those that are busy; none if nobody is.
@@ -114,22 +132,23 @@ impl Crew {
     }
 }
 
-fn work(running: &Weak<Running>, completer: &Completer, tasks: &Receiver<Id>, ended: &Sender<End>) {
-    for id in tasks {
-        let running = running.upgrade();
-        let end = match &running {
-            Some(running) => {
-                catch_unwind(AssertUnwindSafe(|| one(running, completer, id))).unwrap_or_else(|_| {
-                    let message =
-                        "a bug in keyclaim kept an abandoned request from being finished; report it";
-                    End::Failed(Error::new(ErrorKind::Internal, message))
-                })
-            }
-            None => End::Passed,
-        };
-        drop(ended.send(end));
-        // Behind the answer: it may be the last handle, and closing the store waits for whoever awaits this end.
-        drop(running);
+impl Work {
+    fn run(&self) {
+        for id in &self.tasks {
+            let running = self.running.upgrade();
+            let end = match &running {
+                Some(running) => catch_unwind(AssertUnwindSafe(|| one(running, &self.completer, id))),
+                None => Ok(End::Passed),
+            };
+            let end = end.unwrap_or_else(|_| {
+                let message = "a bug in keyclaim kept an abandoned request from being finished; report it";
+                End::Failed(Error::new(ErrorKind::Internal, message))
+            });
+            drop(self.ended.send(end));
+            // Behind the answer: it may be the last handle, and then this thread closes the store, which
+            // waits for whoever awaits this end.
+            drop(running);
+        }
     }
 }
 
@@ -138,7 +157,7 @@ fn one(running: &Arc<Running>, completer: &Completer, id: Id) -> End {
     let shared = &running.shared;
     let Some(_busy) = shared.begin_try(completer.close_wait) else { return End::Passed };
     let (claim, taken) = match running.take_abandoned(completer, id) {
-        Ok(Took::Won(claim, taken)) => (claim, taken),
+        Ok(Took::Won(won)) => *won,
         Ok(Took::Held(reason)) => return End::HeldUntried(reason),
         Ok(Took::Nothing) => return End::Passed,
         Err(error) => return End::Failed(error),
@@ -205,13 +224,5 @@ fn unsaid(claim: &Claim, error: &Error) -> Tried {
             }
         }
         _ => Tried::Unheard,
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.dismiss();
-        // A thread of the crew may be the one that drops it.
-        self.threads.retain(|thread| thread.thread().id() != thread::current().id());
     }
 }

@@ -138,7 +138,7 @@ impl Store {
     /// After an error what was finished stays finished.
     pub fn complete_abandoned(&self, pass: &CompleterPass) -> Result<CompleterReport> {
         self.running.shared.check()?;
-        let mut crew = Crew::start(&Arc::downgrade(&self.running), &pass.completer)?;
+        let mut crew = Crew::new(&Arc::downgrade(&self.running), &pass.completer);
         let mut done = CompleterReport::default();
         let fed = feed(&self.running.shared, pass, &mut crew, &mut done);
         crew.dismiss();
@@ -210,7 +210,7 @@ fn give(
             return Ok(false);
         }
         if pass.has_room(crew, done) {
-            crew.give(id);
+            crew.give(id)?;
             return Ok(true);
         }
         match crew.next_end() {
