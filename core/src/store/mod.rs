@@ -44,6 +44,7 @@ mod slot;
 mod sweep;
 mod tables;
 mod timer;
+mod transaction;
 mod wait;
 
 #[cfg(test)]
@@ -54,6 +55,7 @@ pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use request::ClaimRequest;
+pub use transaction::{Transaction, View, transaction_error};
 
 pub(crate) use finish::{Found, Took};
 pub(crate) use queue::{Lane, Place};
@@ -182,6 +184,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
+        shared.check_outside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -244,8 +247,14 @@ impl std::fmt::Debug for Store {
 }
 
 impl Running {
+    /// A handle that does not count as one: the store's own threads go on only while somebody else has one.
+    pub(crate) fn lend(self: &Arc<Self>) -> Store {
+        Store { running: self.clone(), _handle: Arc::new(Handle { is_left: Arc::default() }) }
+    }
+
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.check_outside()?;
         shared
             .engine
             .check()

@@ -188,6 +188,22 @@ fn a_handler_may_end_its_claim_by_itself_or_hold_it() {
     assert_eq!(world.pass(&completing().0).tried, 0, "what is held is a person's");
 }
 
+#[test]
+fn a_handler_completes_its_claim_and_writes_its_own_tables_in_one_transaction() {
+    const ORDERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("orders");
+    let world = in_memory();
+    world.abandon_many(1);
+    let report = world.pass(&orders(|takeover| {
+        takeover.store().transaction(|t| {
+            t.open_table(ORDERS)?.insert("key 0", 7).map_err(keyclaim::transaction_error)?;
+            t.complete(takeover.claim(), &success(b"with its row"))
+        })?;
+        Ok(Ended::Said)
+    }));
+    assert_eq!((report.tried, report.ended_by_handler), (1, 1));
+    assert_eq!(world.replayed("key 0"), b"with its row");
+}
+
 /// KC-019. A holder whose lease had lapsed came back and wrote its result over the new holder's. The true
 /// result was lost. Two callers saw two results. A handler that is late is fenced, and its outcome dropped.
 #[test]

@@ -167,7 +167,7 @@ fn one(running: &Arc<Running>, completer: &Completer, id: Id) -> End {
         drop(claim.abandon());
         return End::NoHandler;
     };
-    let takeover = Takeover { claim, taken, closing: shared.closing() };
+    let takeover = Takeover { claim, taken, store: running.lend(), closing: shared.closing() };
     let tried = run(handler, &takeover);
     tracing::debug!(
         target: "keyclaim", id = %takeover.claim.id().short_hash(), token = takeover.claim.token().0,

@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::machine::{Outcome, Pause};
 use crate::store::Cancel;
-use crate::{Claim, Error, Millis, Result};
+use crate::{Claim, Error, Millis, Result, Store};
 
 mod crew;
 mod pass;
@@ -31,7 +31,8 @@ pub(crate) use pass::{feed, log};
 
 /// How abandoned requests are finished: the handlers of the operations, and what bounds them.
 ///
-/// Clones share the handlers. Handlers must not own a handle on the store, which would then never close.
+/// Clones share the handlers. A handler must not own a handle on the store, which would then never close; it is
+/// lent one ([`Takeover::store`]).
 #[derive(Clone)]
 pub struct Completer {
     pub(crate) handlers: HashMap<String, Handler>,
@@ -52,6 +53,7 @@ pub(crate) type Handler = Arc<dyn Fn(&Takeover) -> Result<Ended, Later> + Send +
 pub struct Takeover {
     pub(crate) claim: Claim,
     pub(crate) taken: Taken,
+    pub(crate) store: Store,
     pub(crate) closing: Cancel,
 }
 
@@ -197,6 +199,12 @@ impl Takeover {
     /// The request, byte for byte as it was stored.
     pub fn request(&self) -> &[u8] {
         &self.taken.request
+    }
+
+    /// A handle for this try, as for completing the claim in [`Store::transaction`]. To keep it beyond the
+    /// try does not keep the completer at work.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Which try of the completer this is, from 1.
