@@ -115,4 +115,7 @@ pub use writes::{Conflict, Version, Writes, Written};
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+
+    #[doc = include_str!("../docs/upkeep.md")]
+    struct Upkeep;
 }

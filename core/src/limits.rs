@@ -114,13 +114,9 @@ pub const REAP_JITTER_PERCENT: u32 = 10;
 
 /// Longest time in milliseconds that a failed try puts off the next one: a week, as long as a lease.
 pub const POSTPONE_MS_MAX: u64 = LEASE_MS_MAX;
-/// Most tries at one abandoned request before it is held for a person, unless set: with the pauses below half
-/// a day on average, so that a night's outage of another service is slept through.
+/// Most tries at one abandoned request before it is held for a person, unless set: with the default pauses
+/// eight hours on average, so that a night's outage of another service is slept through.
 pub const TRIES_MAX_DEFAULT: u32 = 100;
-/// Bound in milliseconds of the pause after the first try, unless set (arbitrary; a second).
-pub const PAUSE_FIRST_MS_DEFAULT: u64 = 1_000;
-/// Largest bound in milliseconds of a pause between tries, unless set (arbitrary; a quarter of an hour).
-pub const PAUSE_MAX_MS_DEFAULT: u64 = 15 * 60 * 1_000;
 /// Abandoned requests that are finished at once, unless set (arbitrary; small, since the live requests of the
 /// same process share its connections and its processors).
 pub const FINISHING_DEFAULT: usize = 4;

@@ -6,8 +6,9 @@ use keyclaim::fingerprint::{Fingerprint, Scheme};
 use keyclaim::machine::{
     Act, Answer, BeginEffect, Blob, Body, Change, ClaimCommand, Command, Decision, EffectAnswer, Facts,
     HoldReason, InDoubt, OperatorAct, OperatorCommand, Outcome, OutcomeClass, OwnerAnswer, OwnerCommand,
-    Pause, Record, Refusal, Response, StepResult, Verdict, Won, decide,
+    Record, Refusal, Response, StepResult, Verdict, Won, decide,
 };
+use keyclaim::outbox::Backoff;
 use keyclaim::{Abandoned, Event, Millis, Nonce, Policy, Token, Writes};
 
 /// When every history begins.
@@ -185,10 +186,14 @@ pub const PAUSE: u64 = 800;
 /// The bound of every pause of [`take`].
 pub const PAUSE_MAX: u64 = 3_000;
 
-/// A takeover by whoever finishes abandoned requests, as nonce 9; the draw is in the middle.
+/// A takeover by whoever finishes abandoned requests, as nonce 9; its random number is in the middle.
+///
+/// # Panics
+/// Never: the times are in range.
 pub fn take(tries_max: u32) -> Command {
-    let (first_ms, max_ms) = (Millis(PAUSE), Millis(PAUSE_MAX));
-    Command::TakeAbandoned { nonce: nonce(9), tries_max, pause: Pause { first_ms, max_ms, draw: 1 << 63 } }
+    let span = Duration::from_millis;
+    let backoff = Backoff::new(span(PAUSE), span(PAUSE_MAX)).expect("the times are in range");
+    Command::TakeAbandoned { nonce: nonce(9), tries_max, backoff, random: 1 << 63 }
 }
 
 /// An owner's command.

@@ -1,7 +1,7 @@
 //! What a claim finds: the table of decisions, first row that fits.
 
 use super::bounds;
-use super::command::{ClaimCommand, Facts, Pause};
+use super::command::{ClaimCommand, Facts};
 use super::decision::{Answer, Changes, Decision, Refusal, Replay, Verdict, Won, WonKind};
 use super::record::{Applied, HoldReason, OutcomeClass, Record, State};
 use crate::limits::POLL_HINT_MS;
@@ -68,7 +68,7 @@ pub(super) fn take_abandoned(
     record: Option<&Record>,
     nonce: Nonce,
     tries_max: u32,
-    pause: Pause,
+    pause_ms: impl Fn(u32) -> Millis,
     facts: Facts,
 ) -> Verdict {
     let Some(record) = record else {
@@ -90,7 +90,8 @@ pub(super) fn take_abandoned(
     }
     let mut next = next_attempt(record, nonce, record.policy.lease_ms, facts);
     next.tries = record.tries.saturating_add(1);
-    next.pause_ms = pause.after(next.tries);
+    // Never none at all: a pass at one instant must not meet it twice.
+    next.pause_ms = pause_ms(next.tries).max(Millis(1));
     won(next, WonKind::Takeover)
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Blob, Body, HoldReason, Outcome, Record};
 use crate::fingerprint::Fingerprint;
+use crate::outbox::Backoff;
 use crate::policy::{Millis, Policy};
 use crate::token::{Nonce, Token};
 use crate::writes::Writes;
@@ -34,8 +35,11 @@ pub enum Command {
         nonce: Nonce,
         /// Give up into held after this many tries.
         tries_max: u32,
-        /// How long the next try waits, should this one come to nothing.
-        pause: Pause,
+        /// How long the next try waits after this one, should it come to nothing. What is chosen is kept with
+        /// the record from now on: the death of the process is followed by it as well.
+        backoff: Backoff,
+        /// Any number, chosen at random for this try.
+        random: u64,
     },
     /// Nobody was told of the win with this token: let go of it.
     Untold {
@@ -46,20 +50,6 @@ pub enum Command {
     },
     /// Do whatever is due on this record, if anything is.
     Sweep,
-}
-
-/// The pause between two tries at one abandoned request: full jitter under a bound that doubles.
-///
-/// It is kept with the record from the moment a try begins, so that the death of the process is followed
-/// by it as well, and counts from the end of the attempt.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Pause {
-    /// The bound after the first try.
-    pub first_ms: Millis,
-    /// The bound never grows beyond this.
-    pub max_ms: Millis,
-    /// A random number, drawn anew for every try.
-    pub draw: u64,
 }
 
 /// A claim: everything that the request brings along.
@@ -186,17 +176,6 @@ pub enum InDoubt {
     },
     /// Hold the claim for a person.
     Hold,
-}
-
-impl Pause {
-    /// The pause after this many tries: at least 1 ms, so that no pass meets the same request twice.
-    pub fn after(self, tries: u32) -> Millis {
-        let doubled = 1_u64.checked_shl(tries.saturating_sub(1)).unwrap_or(u64::MAX);
-        let bound_ms = self.first_ms.0.saturating_mul(doubled).min(self.max_ms.0).max(1);
-        // The high half of the product is the draw scaled to the bound, without a bias worth mentioning.
-        let scaled = (u128::from(self.draw) * u128::from(bound_ms)) >> 64;
-        Millis(u64::try_from(scaled).unwrap_or(u64::MAX).saturating_add(1).min(bound_ms))
-    }
 }
 
 /// How a step ended.

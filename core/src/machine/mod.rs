@@ -33,7 +33,7 @@ mod sweep;
 
 pub use command::{
     Act, BeginEffect, ClaimCommand, Command, Facts, InDoubt, OperatorAct, OperatorCommand, OwnerCommand,
-    Pause, StepResult,
+    StepResult,
 };
 pub use decision::{
     Answer, Change, Changes, Decision, EffectAnswer, OwnerAnswer, Present, Refusal, Replay, Swept, Verdict,
@@ -57,8 +57,9 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
         Command::Claim(claim) => claim::claim(record, claim, facts),
         Command::Owner(command) => owner::owner(record, command, facts),
         Command::Operator(command) => operator::operator(record, command, facts),
-        Command::TakeAbandoned { nonce, tries_max, pause } => {
-            claim::take_abandoned(record, *nonce, *tries_max, *pause, facts)
+        Command::TakeAbandoned { nonce, tries_max, backoff, random } => {
+            let pause_ms = |tries| backoff.delay_ms(tries, *random);
+            claim::take_abandoned(record, *nonce, *tries_max, pause_ms, facts)
         }
         Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
         Command::Sweep => sweep::sweep(record, facts),

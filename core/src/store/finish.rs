@@ -133,10 +133,10 @@ impl Running {
     /// Takes over one abandoned request, by compare-and-set.
     pub(crate) fn take_abandoned(self: &Arc<Self>, completer: &Completer, id: Id) -> Result<Took> {
         let nonce = Nonce::random()?;
-        let draw = u128::from_le_bytes(random_bytes()?);
-        let draw = u64::try_from(draw >> 64).unwrap_or_default();
-        let (tries_max, pause) = (completer.tries_max, completer.pause_drawn(draw));
-        let command = Command::TakeAbandoned { nonce, tries_max, pause };
+        let random = u128::from_le_bytes(random_bytes()?);
+        let random = u64::try_from(random >> 64).unwrap_or_default();
+        let (tries_max, backoff) = (completer.tries_max, completer.backoff);
+        let command = Command::TakeAbandoned { nonce, tries_max, backoff, random };
         let reply = self.shared.ask(Lane::Claims, &id, || (command, ()))?;
         match (reply.answer?, reply.taken) {
             (Answer::Decision(Decision::Won(won)), Some(taken)) => {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keyclaim::machine::{Decision, HoldReason, WonKind};
+use keyclaim::outbox::Backoff;
 use keyclaim::store::Standing;
 use keyclaim::{Abandoned, Completer, CompleterPass, Millis, Store};
 
@@ -14,7 +15,8 @@ use crate::kit::*;
 const WEEK: u64 = 7 * 24 * 3_600_000;
 
 fn paused(completer: Completer, first: u64, max: u64) -> Completer {
-    completer.pause(Duration::from_millis(first), Duration::from_millis(max)).expect("in bounds")
+    completer
+        .backoff(Backoff::new(Duration::from_millis(first), Duration::from_millis(max)).expect("in bounds"))
 }
 
 /// How long it takes until the next try, looking every millisecond.

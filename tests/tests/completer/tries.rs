@@ -61,6 +61,8 @@ fn a_handler_is_handed_all_that_the_attempts_before_left() {
     assert_eq!((report.completed, report.panicked), (1, 0));
 }
 
+/// KC-022. A call to another service outlasted its attempt. That it might still land was lost. It was sent again, and
+/// paid twice. The new attempt learns which step was begun, and asks once its limit and settling time are over.
 #[test]
 fn a_step_in_doubt_is_asked_about_once_it_has_settled_however_few_tries_there_are() {
     let world = in_memory();
@@ -258,6 +260,8 @@ fn a_large_request_is_handed_over_byte_for_byte() {
     assert_eq!(left, 0, "a request is kept until complete");
 }
 
+/// KC-015. One bad record stopped a sweep. Those behind it were lost to it. Their requests stayed in progress.
+/// What is damaged stops nothing, and is not taken over to find that out.
 #[test]
 fn what_is_damaged_is_counted_and_passed_over_and_never_taken() {
     let folder = fast_folder();
@@ -297,11 +301,6 @@ fn a_handler_needs_a_name_of_its_own_that_an_operation_can_have() {
     refused(Completer::new().concurrency(0), ErrorKind::Invalid);
     refused(Completer::new().concurrency(257), ErrorKind::Invalid);
     refused(Completer::new().tries_max(0), ErrorKind::Invalid);
-    let pause = |first, max| Completer::new().pause(Duration::from_millis(first), Duration::from_millis(max));
-    refused(pause(0, 5), ErrorKind::Invalid);
-    refused(pause(6, 5), ErrorKind::Invalid);
-    refused(pause(1, 7 * 24 * 3_600_000 + 1), ErrorKind::Invalid);
-    assert!(pause(5, 5).is_ok());
     let world = in_memory();
     let ahead = CompleterPass::new(&Completer::new()).at(world.store.now_ms().plus(Millis(1)));
     refused(world.store.complete_abandoned(&ahead), ErrorKind::Invalid);

@@ -486,7 +486,7 @@ impl Model {
                 // The middle of a bound of 800 that doubles up to 3,000.
                 Line::Tried => {
                     tries += 1;
-                    pause = [0, 401, 801][..].get(tries).copied().unwrap_or(1_501);
+                    pause = [0, 400, 800][..].get(tries).copied().unwrap_or(1_500);
                 }
                 Line::Postponed { by_ms } => pause = pause.max(*by_ms),
                 _ => {}

@@ -477,8 +477,8 @@ fn may_rerun(record: &Record) -> bool {
 /// The pause in the middle of its bound, after one more try than these.
 fn half_of_bound(tries_before: u32) -> u64 {
     match tries_before {
-        0 => PAUSE / 2 + 1,
-        2 => PAUSE_MAX / 2 + 1,
+        0 => PAUSE / 2,
+        2 => PAUSE_MAX / 2,
         other => panic!("no state of the table has {other} tries"),
     }
 }

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use crate::effect::EffectError;
 use crate::limits::{
-    FINISH_CLOSE_WAIT_MS_DEFAULT, FINISHING_DEFAULT, FINISHING_MAX, OPERATION_LEN_MAX,
-    PAUSE_FIRST_MS_DEFAULT, PAUSE_MAX_MS_DEFAULT, POSTPONE_MS_MAX, TRIES_MAX_DEFAULT,
+    FINISH_CLOSE_WAIT_MS_DEFAULT, FINISHING_DEFAULT, FINISHING_MAX, OPERATION_LEN_MAX, TRIES_MAX_DEFAULT,
 };
-use crate::machine::{Outcome, Pause};
+use crate::machine::Outcome;
+use crate::outbox::Backoff;
 use crate::store::Cancel;
 use crate::{Claim, Error, Millis, Result, Store};
 
@@ -38,8 +38,7 @@ pub struct Completer {
     pub(crate) handlers: HashMap<String, Handler>,
     pub(crate) concurrency: usize,
     pub(crate) tries_max: u32,
-    pause_first_ms: Millis,
-    pause_max_ms: Millis,
+    pub(crate) backoff: Backoff,
     pub(crate) close_wait: Duration,
 }
 
@@ -90,14 +89,13 @@ pub struct Later {
 }
 
 impl Completer {
-    /// One without handlers: 100 tries, pauses that double from one second to 15 minutes, four at once.
+    /// One without handlers: 100 tries, pauses of up to one second at first and ten minutes in the end, four at once.
     pub fn new() -> Self {
         Self {
             handlers: HashMap::new(),
             concurrency: FINISHING_DEFAULT,
             tries_max: TRIES_MAX_DEFAULT,
-            pause_first_ms: Millis(PAUSE_FIRST_MS_DEFAULT),
-            pause_max_ms: Millis(PAUSE_MAX_MS_DEFAULT),
+            backoff: Backoff::default(),
             close_wait: Duration::from_millis(FINISH_CLOSE_WAIT_MS_DEFAULT),
         }
     }
@@ -147,20 +145,15 @@ impl Completer {
         Ok(self)
     }
 
-    /// Sets the pause between two tries at one request: up to `first` after the first, a bound that doubles
-    /// with each up to `max`, each drawn evenly from 1 ms to its bound (default 1 s and 15 minutes).
+    /// Sets the pause between two tries at one request (default up to a second after the first, up to ten
+    /// minutes in the end). It is never shorter than a millisecond.
     ///
     /// It counts from the end of the attempt and is kept with the record: neither a pass nor a restart
     /// shortens it. A caller who asks again meanwhile does not have to wait for it.
-    pub fn pause(mut self, first: Duration, max: Duration) -> Result<Self> {
-        let (first_ms, max_ms) = (Millis::from_duration(first), Millis::from_duration(max));
-        if first_ms.0 == 0 || first_ms > max_ms || max_ms.0 > POSTPONE_MS_MAX {
-            return Err(Error::invalid(
-                "the pause must begin above zero and end at its first bound or more, at most a week",
-            ));
-        }
-        (self.pause_first_ms, self.pause_max_ms) = (first_ms, max_ms);
-        Ok(self)
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
     }
 
     /// Sets how long closing the store waits for handlers that run (default 20 s).
@@ -171,11 +164,6 @@ impl Completer {
     pub fn close_wait(mut self, wait: Duration) -> Self {
         self.close_wait = wait;
         self
-    }
-
-    /// The pause after a try, for this draw.
-    pub(crate) fn pause_drawn(&self, draw: u64) -> Pause {
-        Pause { first_ms: self.pause_first_ms, max_ms: self.pause_max_ms, draw }
     }
 }
 
