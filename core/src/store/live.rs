@@ -75,6 +75,11 @@ impl Live {
         }
     }
 
+    /// Whether the claim has ended.
+    pub(super) fn is_over(&self, place: &Place) -> bool {
+        self.claims.lock().get(place).is_none_or(|entry| entry.is_over)
+    }
+
     /// The claim was overtaken: no more renewals.
     pub(super) fn lose(&self, place: &Place) {
         let bells = match self.claims.lock().get_mut(place) {
