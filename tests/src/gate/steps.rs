@@ -13,7 +13,7 @@ use super::client::{self, Asked};
 use super::{Boundary, Doubt, Failure, Plant, Settings, Step, say};
 
 /// Where the orders' rows are.
-const ORDERS: &str = "orders";
+pub(super) const ORDERS: &str = "orders";
 /// How long to wait before a step that has not settled is run again (arbitrary).
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyclaim::limits::PAGE_ROWS_MAX;
 use keyclaim::machine::{Blob, Decision, StepResult};
-use keyclaim::store::{Standing, StepStanding};
-use keyclaim::{Abandoned, ClaimWait, Options, Policy, Result, Store};
+use keyclaim::outbox::Backoff;
+use keyclaim::store::{Standing, StepStanding, Which};
+use keyclaim::{Abandoned, ClaimWait, Completer, Ended, Options, Policy, Result, Store, Takeover};
 use tokio::runtime::Runtime;
 
-use super::steps::{Attempt, Bench, run_unclaimed, stop_at};
+use super::steps::{Attempt, Bench, ORDERS, run_unclaimed, stop_at};
 use super::{Boundary, Failure, Plant, Settings, say};
 use crate::request::{id, paying};
 
@@ -17,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The operation's name.
 const OPERATION: &str = "order";
+/// How often a worker looks for what is abandoned, and the longest pause between two tries (arbitrary).
+const COMPLETE_EVERY: Duration = Duration::from_millis(50);
+
 struct Worker {
     store: Store,
     bench: Arc<Bench>,
@@ -29,6 +34,7 @@ struct Worker {
 ///                                 done <key> <attempt or 0> <answer>   0: replayed
 ///                                 held <key> <reason> <step in doubt or ->
 ///                                 failed <key> <why>               send it again
+/// open                        ->  open <count>     so many orders are in flight
 /// resolve <key> <name or ->   ->  resolved <key>   the step in doubt was booked by this name, or not at all
 /// ```
 pub(super) fn work(runtime: &Runtime, settings: Settings) -> std::result::Result<(), Failure> {
@@ -39,6 +45,9 @@ pub(super) fn work(runtime: &Runtime, settings: Settings) -> std::result::Result
         options = options.renew_leases_max(0);
     }
     let bench = Arc::new(Bench { settings, runtime: runtime.handle().clone() });
+    if bench.settings.completes {
+        options = options.complete_every(COMPLETE_EVERY, completer(bench.clone())?)?;
+    }
     let store = Store::open(&bench.settings.store, options)?;
     let worker = Arc::new(Worker { store, bench });
     say("ready");
@@ -51,6 +60,17 @@ pub(super) fn work(runtime: &Runtime, settings: Settings) -> std::result::Result
     Ok(())
 }
 
+/// Finishes abandoned orders by the same phases as whoever sends them again.
+fn completer(bench: Arc<Bench>) -> Result<Completer> {
+    let finish = move |takeover: &Takeover| {
+        let (claim, key) = (takeover.claim(), String::from_utf8_lossy(takeover.request()));
+        Attempt { bench: &bench, claim, key: &key, stop: None, waits: false }.run()?;
+        Ok(Ended::Said)
+    };
+    let backoff = Backoff::new(COMPLETE_EVERY / 5, COMPLETE_EVERY)?;
+    Completer::new().backoff(backoff).concurrency(8)?.handler(OPERATION, finish)
+}
+
 impl Worker {
     fn obey(&self, line: &str) {
         match line.split(' ').collect::<Vec<_>>()[..] {
@@ -58,6 +78,10 @@ impl Worker {
             ["resolve", key, name] => match self.resolve(key, name) {
                 Ok(()) => say(&format!("resolved {key}")),
                 Err(error) => say(&format!("failed {key} {error}")),
+            },
+            ["open"] => match self.open() {
+                Ok(open) => say(&format!("open {open}")),
+                Err(error) => say(&format!("cannot list: {error}")),
             },
             _ => say("no such line"),
         }
@@ -84,6 +108,7 @@ impl Worker {
             }
             Decision::Replay(replay) => {
                 let answer = replay.response.body.bytes().map(String::from_utf8_lossy).unwrap_or_default();
+                self.check_row(key, &answer);
                 format!("done {key} 0 {answer}")
             }
             Decision::InFlight { .. } if self.bench.settings.plant == Some(Plant::RunUnclaimed) => {
@@ -94,6 +119,18 @@ impl Worker {
                 self.held(key).unwrap_or_else(|| format!("failed {key} was told {}", decision.name()))
             }
         }
+    }
+
+    /// The order's row is the one that the answer names: it was made once, with the recovery point.
+    fn check_row(&self, key: &str, answer: &str) {
+        let row = self.store.app_row(ORDERS, key.as_bytes()).ok().flatten().map(|row| row.value);
+        if row.as_deref() != answer.split(' ').next().map(str::as_bytes) {
+            say(&format!("wrong {key} the row is {row:?}, the answer {answer}"));
+        }
+    }
+
+    fn open(&self) -> Result<usize> {
+        self.store.list(id("-").scope(), Which::InFlight, None, PAGE_ROWS_MAX).map(|page| page.rows.len())
     }
 
     fn held(&self, key: &str) -> Option<String> {

@@ -1,18 +1,28 @@
 //! Killed at every boundary, and the next attempt at every boundary again.
 
 use std::collections::BTreeMap;
+use std::thread::scope;
 
 use keyclaim_tests::gate::{Boundary, Doubt, Plant};
 
 use crate::scene::Scene;
-use crate::verdict::{Verdict, must_be_held};
+use crate::verdict::{Order, Verdict, must_be_held};
 
 /// Where an order is stopped the first time, and where the second time if it comes by again.
 type Stops = (Boundary, Boundary);
 
+/// Who goes on after the second kill.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Finisher {
+    /// The client, who sends its orders again.
+    Retry,
+    /// The completer, while nobody asks.
+    Completer,
+}
+
 /// An order for each pair of boundaries. One SIGKILL takes all of them at their first, a second one all
 /// that came by their second; then they are finished.
-fn killed_at_every_pair(doubt: Doubt, plant: Option<Plant>) -> (Scene, Verdict) {
+fn killed_at_every_pair(doubt: Doubt, finisher: Finisher, plant: Option<Plant>) -> Verdict {
     let pairs = Boundary::ALL.into_iter().flat_map(|first| Boundary::ALL.map(|second| (first, second)));
     let stops: BTreeMap<String, Stops> =
         pairs.map(|(first, second)| (format!("{first}_{second}"), (first, second))).collect();
@@ -36,8 +46,12 @@ fn killed_at_every_pair(doubt: Doubt, plant: Option<Plant>) -> (Scene, Verdict) 
         scene.let_go();
     }
     scene.settings.patience = patience;
+    scene.settings.completes = finisher == Finisher::Completer;
     scene.start();
     scene.until_ready();
+    if finisher == Finisher::Completer {
+        assert!(scene.settle_by_itself(), "the completer leaves orders in flight");
+    }
     let mut verdict = scene.finish();
     for (key, (first, second)) in &stops {
         let (holds, must) = (scene.orders[key].holds, must_be_held(*first, *second));
@@ -45,40 +59,53 @@ fn killed_at_every_pair(doubt: Doubt, plant: Option<Plant>) -> (Scene, Verdict) 
             verdict.wrong.push(format!("{key}: held {holds} times"));
         }
     }
-    (scene, verdict)
+    let is_replayed = |order: &Order| order.answer.is_some() && order.attempt == 0 && order.holds == 0;
+    if finisher == Finisher::Completer && scene.keys(is_replayed).is_empty() {
+        verdict.wrong.push("the completer has completed nothing".into());
+    }
+    verdict
 }
 
 #[test]
 fn killed_at_any_two_boundaries_it_is_repeated_at_a_provider_that_collapses_repeats() {
-    killed_at_every_pair(Doubt::Repeat, None).1.is_clean();
+    killed_at_every_pair(Doubt::Repeat, Finisher::Retry, None).is_clean();
 }
 
 #[test]
 fn killed_at_any_two_boundaries_it_is_asked_about_and_not_repeated() {
-    killed_at_every_pair(Doubt::Reconcile, None).1.is_clean();
+    killed_at_every_pair(Doubt::Reconcile, Finisher::Retry, None).is_clean();
 }
 
 #[test]
 fn killed_at_any_two_boundaries_it_is_held_if_nobody_can_know() {
-    killed_at_every_pair(Doubt::Hold, None).1.is_clean();
+    killed_at_every_pair(Doubt::Hold, Finisher::Retry, None).is_clean();
+}
+
+#[test]
+fn killed_at_any_two_boundaries_it_is_finished_by_the_completer() {
+    scope(|scope| {
+        for doubt in Doubt::ALL {
+            scope.spawn(move || killed_at_every_pair(doubt, Finisher::Completer, None).is_clean());
+        }
+    });
 }
 
 #[test]
 fn the_gate_sees_a_call_before_its_intent() {
-    assert!(killed_at_every_pair(Doubt::Hold, Some(Plant::CallBeforeIntent)).1.doubled > 0);
+    assert!(killed_at_every_pair(Doubt::Hold, Finisher::Retry, Some(Plant::CallBeforeIntent)).doubled > 0);
 }
 
 #[test]
 fn the_gate_sees_a_result_that_is_not_recorded() {
-    assert!(killed_at_every_pair(Doubt::Hold, Some(Plant::ForgetResult)).1.doubled > 0);
+    assert!(killed_at_every_pair(Doubt::Hold, Finisher::Retry, Some(Plant::ForgetResult)).doubled > 0);
 }
 
 #[test]
 fn the_gate_sees_a_step_in_doubt_that_is_repeated() {
-    assert!(killed_at_every_pair(Doubt::Hold, Some(Plant::RepeatInDoubt)).1.doubled > 0);
+    assert!(killed_at_every_pair(Doubt::Hold, Finisher::Retry, Some(Plant::RepeatInDoubt)).doubled > 0);
 }
 
 #[test]
 fn the_gate_sees_a_downstream_key_that_changes_with_the_attempt() {
-    assert!(killed_at_every_pair(Doubt::Repeat, Some(Plant::KeyOfAttempt)).1.doubled > 0);
+    assert!(killed_at_every_pair(Doubt::Repeat, Finisher::Retry, Some(Plant::KeyOfAttempt)).doubled > 0);
 }

@@ -14,7 +14,8 @@ const KILLS: u64 = 67;
 const LIFE_MS_MAX: u64 = 250;
 
 /// Kills one worker after the other, each at a random moment of its life, while old orders are retried and
-/// new ones come, some of them sent twice at once.
+/// new ones come, some of them sent twice at once. Where the provider collapses nothing the completer goes
+/// after them too.
 fn killed_at_random(name: &str, doubt: Doubt, plant: Option<Plant>) -> Verdict {
     let seed = seed(name);
     // A mistake made all the time needs few kills to be seen.
@@ -26,6 +27,7 @@ fn killed_at_random(name: &str, doubt: Doubt, plant: Option<Plant>) -> Verdict {
     let mut draws = Draws::new(seed);
     let mut scene = Scene::new(doubt, Manners { dawdles_ms: 15, ..Scene::manners(doubt, plant) }, seed);
     scene.settings.plant = plant;
+    scene.settings.completes = doubt != Doubt::Repeat;
     for life in 0..kills {
         scene.start();
         let end = Instant::now() + Duration::from_millis(draws.below(LIFE_MS_MAX));

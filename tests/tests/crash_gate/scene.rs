@@ -29,6 +29,8 @@ pub(crate) struct Scene {
     pub(crate) landed: usize,
     is_ready: bool,
     acks: usize,
+    /// How many orders are in flight, as last said by the worker.
+    open: Option<usize>,
     _dir: TempDir,
 }
 
@@ -76,6 +78,7 @@ impl Scene {
             landed: 0,
             is_ready: false,
             acks: 0,
+            open: None,
             _dir: dir,
         }
     }
@@ -135,6 +138,17 @@ impl Scene {
             self.providers[usize::from(step == Step::Mail)].process.say(&line);
         }
         assert!(self.until(|scene| scene.acks >= acks), "a provider does not answer");
+    }
+
+    /// Waits until the worker has finished by itself what is in flight; false if it takes too long.
+    pub(crate) fn settle_by_itself(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        self.open = None;
+        while self.open != Some(0) && Instant::now() < deadline {
+            self.worker.as_mut().expect("there is a worker").say("open");
+            self.pass(Instant::now() + Duration::from_millis(50));
+        }
+        self.open == Some(0)
     }
 
     /// Sends what is not settled, as often as it fails, until all is answered or held; false if it takes
@@ -234,6 +248,7 @@ impl Scene {
         match words[..] {
             ["ready"] => self.is_ready = true,
             ["ok"] => self.acks += 1,
+            ["open", count] => self.open = Some(count.parse().expect("a number")),
             ["landed", _] => self.landed += 1,
             ["halted", key] | ["at", key, _] => self.order(key).is_there = true,
             ["done", key, attempt, answer] => {
