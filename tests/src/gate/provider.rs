@@ -86,8 +86,8 @@ pub fn rows(ledger: &Path) -> io::Result<Vec<Row>> {
 }
 
 /// Serves until stdin ends. Its lines: `halt <reference> unbooked|unanswered`, and `let-go`, which books what
-/// waits and forgets all halts; each is answered with `ok`. It says `halted <reference>` when a call has got
-/// that far, and `landed <reference>` when what waited is booked or refused.
+/// waits and forgets all halts; each is answered with `ok`. It says `waits <reference>` or `halted <reference>` when a
+/// call has got that far, and `landed <reference>` when what waited is booked or refused.
 pub(super) fn serve(runtime: &Runtime, arguments: &[String]) -> Result<(), Failure> {
     let [ledger, collapses, fences, dawdles_ms, seed] = arguments else {
         return Err("a provider takes a ledger and its manners, see gate::Manners".into());
@@ -164,7 +164,7 @@ impl Provider {
         };
         tokio::time::sleep(dawdles[0]).await;
         if let Some(Halt::Unbooked(let_go)) = &halt {
-            say(&format!("halted {}", wanted.reference));
+            say(&format!("waits {}", wanted.reference));
             let_go.notified().await;
         }
         let reference = wanted.reference.clone();

@@ -31,6 +31,7 @@ struct Worker {
 ///
 /// ```text
 /// order <key> <boundary or -> ->  at <key> <boundary>              it stops there, until it is killed
+///                                 won <key> <attempt>
 ///                                 done <key> <attempt or 0> <answer>   0: replayed
 ///                                 held <key> <reason> <step in doubt or ->
 ///                                 failed <key> <why>               send it again
@@ -100,6 +101,7 @@ impl Worker {
         };
         match decision {
             Decision::Won(claim) => {
+                say(&format!("won {key} {}", claim.attempt()));
                 let attempt = Attempt { bench: &self.bench, claim: &claim, key, stop, waits: true };
                 match attempt.run() {
                     Ok(answer) => format!("done {key} {} {answer}", claim.attempt()),

@@ -25,8 +25,8 @@ pub(crate) struct Scene {
     providers: [Provider; 2],
     worker: Option<Process>,
     lines: (Sender<String>, Receiver<String>),
-    /// How many of the calls that waited to be booked have been booked or refused.
-    pub(crate) landed: usize,
+    /// How many calls wait to be booked.
+    pub(crate) afloat: usize,
     is_ready: bool,
     acks: usize,
     /// How many orders are in flight, as last said by the worker.
@@ -75,7 +75,7 @@ impl Scene {
             providers,
             worker: None,
             lines,
-            landed: 0,
+            afloat: 0,
             is_ready: false,
             acks: 0,
             open: None,
@@ -127,9 +127,10 @@ impl Scene {
         self.tell(lines.collect());
     }
 
-    /// Has the providers book what waits, and stop no more calls.
+    /// Has the providers book or refuse what waits, and stop no more calls.
     pub(crate) fn let_go(&mut self) {
         self.tell([Step::Charge, Step::Mail].map(|step| (step, "let-go".into())).into());
+        assert!(self.until(|scene| scene.afloat == 0), "a late call does not land");
     }
 
     fn tell(&mut self, lines: Vec<(Step, String)>) {
@@ -171,10 +172,10 @@ impl Scene {
     /// what is to be said then.
     pub(crate) fn finish(&mut self) -> Verdict {
         let mut is_finished = self.settle();
-        // At most each step of an order is held once.
-        for _ in 0..2 {
+        // Each step of an order can be in doubt once, and once more whenever its call is too slow.
+        loop {
             let held = self.keys(|order| order.held.is_some());
-            if held.is_empty() {
+            if held.is_empty() || !is_finished {
                 break;
             }
             // By then what was sent is booked or never will be.
@@ -249,12 +250,14 @@ impl Scene {
             ["ready"] => self.is_ready = true,
             ["ok"] => self.acks += 1,
             ["open", count] => self.open = Some(count.parse().expect("a number")),
-            ["landed", _] => self.landed += 1,
-            ["halted", key] | ["at", key, _] => self.order(key).is_there = true,
-            ["done", key, attempt, answer] => {
-                let attempt = attempt.parse().expect("a number");
-                self.order(key).done(attempt, answer);
+            ["landed", _] => self.afloat -= 1,
+            ["waits", key] => {
+                self.afloat += 1;
+                self.order(key).is_there = true;
             }
+            ["halted", key] | ["at", key, _] => self.order(key).is_there = true,
+            ["won", key, attempt] => self.order(key).attempt = attempt.parse().expect("a number"),
+            ["done", key, attempt, answer] => self.order(key).done(attempt == "0", answer),
             ["held", key, reason, step] => self.order(key).found_held(reason, step),
             ["wrong", key, ..] => self.order(key).wrong.push(line.into()),
             ["resolved", key] => self.order(key).held = None,

@@ -17,8 +17,10 @@ pub(crate) struct Order {
     pub(crate) is_stuck: bool,
     /// How often it was found held, each time after something else.
     pub(crate) holds: u32,
-    /// The latest attempt that answered.
+    /// The latest attempt of the client's; the completer's are not heard of.
     pub(crate) attempt: u32,
+    /// Whether its first answer was a replay already.
+    pub(crate) is_replay: bool,
     /// What it was told that nobody may be told.
     pub(crate) wrong: Vec<String>,
 }
@@ -39,9 +41,9 @@ impl Order {
         self.answer.is_some() || self.held.is_some() || self.is_stuck
     }
 
-    pub(crate) fn done(&mut self, attempt: u32, answer: &str) {
+    pub(crate) fn done(&mut self, is_replay: bool, answer: &str) {
         self.out = self.out.saturating_sub(1);
-        self.attempt = self.attempt.max(attempt);
+        self.is_replay |= is_replay && self.answer.is_none();
         match &self.answer {
             Some(first) if first != answer => {
                 self.wrong.push(format!("first answered {first:?}, then {answer:?}"));
@@ -141,10 +143,10 @@ mod tests {
     #[test]
     fn another_answer_and_a_hold_for_another_reason_are_seen() {
         let mut order = Order::default();
-        order.done(1, "o1 b1 b2");
-        order.done(0, "o1 b1 b2");
+        order.done(false, "o1 b1 b2");
+        order.done(true, "o1 b1 b2");
         assert!(order.wrong.is_empty());
-        order.done(0, "o1 b1 b3");
+        order.done(true, "o1 b1 b3");
         assert_eq!(order.wrong.len(), 1);
         for (reason, step) in [("StepsChanged", "charge"), ("StepInDoubt", "-")] {
             let mut order = Order::default();
