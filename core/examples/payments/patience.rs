@@ -116,3 +116,49 @@ async fn heal(store: &Store, error: &Error, pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = (*pause * 2).min(PAUSE_MAX);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use keyclaim::{Abandoned, Options};
+
+    use super::*;
+
+    type Told = std::result::Result<Effected, EffectError<std::io::Error>>;
+
+    /// How often a step was run that is told these things one after the other, and how it ended.
+    async fn run(told: impl IntoIterator<Item = EffectError<std::io::Error>>) -> (u32, Told) {
+        let store = Store::in_memory(Options::new(Abandoned::Hold)).expect("a store");
+        let (runs, mut told) = (Cell::new(0), told.into_iter());
+        let ended = step(&store, || {
+            runs.set(runs.get() + 1);
+            std::future::ready(told.next().map_or(Ok(Effected::Done(Vec::new())), Err))
+        });
+        let ended = ended.await;
+        (runs.get(), ended)
+    }
+
+    #[tokio::test]
+    async fn a_step_that_settles_or_was_not_sent_is_run_again() {
+        let settling = || EffectError::Settling { until_ms: keyclaim::Millis(0) };
+        let (runs, ended) = run([settling(), settling(), EffectError::NotSent, EffectError::NotSent]).await;
+        assert_eq!((runs, ended.is_ok()), (5, true));
+    }
+
+    #[tokio::test]
+    async fn a_step_that_is_never_sent_is_given_up() {
+        let (runs, ended) = run(std::iter::repeat_with(|| EffectError::NotSent).take(100)).await;
+        assert!(matches!(ended, Err(EffectError::NotSent)));
+        assert_eq!(runs, NOT_SENT_TRIES);
+    }
+
+    #[tokio::test]
+    async fn a_step_in_doubt_is_not_run_again_by_the_attempt_that_began_it() {
+        let in_doubt = || EffectError::InDoubt(std::io::ErrorKind::ConnectionReset.into());
+        for told in [in_doubt(), EffectError::CutOff] {
+            let (runs, ended) = run([told]).await;
+            assert_eq!((runs, ended.is_ok()), (1, false));
+        }
+    }
+}
