@@ -15,6 +15,7 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
+use crate::app;
 use crate::key::Id;
 use crate::machine::{
     self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
@@ -22,7 +23,7 @@ use crate::machine::{
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
 use crate::upkeep::Taken;
-use crate::{Error, ErrorKind, Millis, Result, Token};
+use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
 pub(super) struct Writer {
@@ -148,7 +149,10 @@ impl Writer {
             let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
             let token = match stored {
                 Ok(stored) => stored.token.max(self.token_high),
-                Err(error) => return open.durable.abort(txn).and(Err(error)),
+                Err(error) => {
+                    let ended = open.durable.abort(txn).and(Err(error));
+                    return ended.inspect_err(|error| shared.engine.poison_if_failed(error));
+                }
             };
             let (is_wanted, mut deciding) = fill(&txn, Deciding::new(now_ms, token));
             // Never back, also when it is given up: a token must not be issued twice.
@@ -169,6 +173,7 @@ impl Writer {
                 shared.stats.group(deciding.decided.len().max(1));
             }
             deciding.is_committed = ended.is_ok() && is_wanted;
+            shared.engine.poison_if_file_failed(&open.file);
             (deciding, ended)
         };
         if let Err(error) = &ended {
@@ -234,12 +239,14 @@ impl Writer {
         })();
         match decided {
             Ok(mut decided) if decided.iter().any(|decided| !decided.writes.is_empty()) => {
-                shared.stats.group(asks.len());
                 // P2: nothing below is answered before this has returned.
-                if let Err(error) = commit(open, txn) {
-                    shared.engine.poison_if_failed(&error);
-                    for decided in &mut decided {
-                        *decided = Decided::failed(error.share());
+                match commit(open, txn) {
+                    Ok(()) => shared.stats.group(asks.len()),
+                    Err(error) => {
+                        shared.engine.poison_if_failed(&error);
+                        for decided in &mut decided {
+                            *decided = Decided::failed(error.share());
+                        }
                     }
                 }
                 Ok(decided)
@@ -341,6 +348,32 @@ impl Deciding {
         Ok(answer)
     }
 
+    /// Writes rows of the application behind what was written before.
+    pub(super) fn write(
+        &mut self,
+        txn: &redb::WriteTransaction,
+        writes: &Writes,
+    ) -> Result<Written<Version>> {
+        if let Some(error) = &self.failed {
+            return Err(error.share());
+        }
+        writes.check().map_err(Error::invalid)?;
+        if !writes.events.is_empty() {
+            return Err(Error::invalid(
+                "an event is named by its claim; emit it with one of the claim's commands",
+            ));
+        }
+        let version = Version(self.token.next().0);
+        let mut rows = WriteRows::open(txn)?;
+        let planned = match app::plan(&rows, &writes.rows, version)? {
+            Ok(planned) => planned,
+            Err(conflict) => return Ok(Written::Conflict(conflict)),
+        };
+        put(&mut rows, &planned).inspect_err(|error| self.failed = Some(error.share()))?;
+        self.token = self.token.next();
+        Ok(Written::Done(version))
+    }
+
     /// Once the writer is free again: counts what happened, and wakes who waits for it. What was won in a
     /// transaction that did not commit is lost, unless its fate is not known.
     pub(super) fn answer(self, shared: &Shared, error: Option<&Error>) {
@@ -352,7 +385,7 @@ impl Deciding {
             };
             let answer = Ok(answer);
             if self.is_committed {
-                shared.stats.answer(&command, &answer);
+                shared.stats.committed(&command, &answer);
                 super::log::answer(&id, &command, &answer);
                 if let (Command::Owner(command), Ok(Answer::Owner(OwnerAnswer::Completed))) =
                     (&command, &answer)
@@ -496,7 +529,7 @@ fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {
 
 /// Gives the answer. If nobody is left to be told of a win, it is let go of by a command of its own.
 fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
-    shared.stats.answer(&job.command, &decided.answer);
+    shared.stats.served(&job.command, &decided.answer, !decided.writes.is_empty());
     super::log::answer(&job.id, &job.command, &decided.answer);
     if let (Command::Owner(command), Err(error)) = (&job.command, &decided.answer)
         && error.kind() == ErrorKind::Fenced
@@ -507,7 +540,7 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
             Some(Present::Complete(token) | Present::Held(token)) if token == command.token => {
                 shared.live.end(&place);
             }
-            _ => shared.live.lose(&place),
+            _ => shared.stats.overtaken(shared.live.lose(&place)),
         }
     }
     let reply = Reply { answer: decided.answer, untold: decided.untold, taken: decided.taken };
