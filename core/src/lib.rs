@@ -98,9 +98,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
 pub use outbox::{Event, EventId};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
-/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
-#[cfg(feature = "store")]
-pub use redb;
 #[cfg(feature = "store")]
 pub use stats::Stats;
 #[cfg(feature = "store")]
@@ -115,6 +112,8 @@ pub use writes::{Conflict, Version, Writes, Written};
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/stats.md")]
+    struct StatsPage;
 
     #[doc = include_str!("../docs/upkeep.md")]
     struct Upkeep;

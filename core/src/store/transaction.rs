@@ -50,20 +50,22 @@ impl Store {
     /// ([`ClaimRequest::nonce`]). After any error a claim won in here is void; what it says is `Fenced`.
     ///
     /// ```
-    /// # use keyclaim::{Abandoned, ClaimRequest, Error, Id, Key, Options, Scope, Store, redb};
+    /// # use keyclaim::{Abandoned, ClaimRequest, Error, Id, Key, Options, Scope, Store, transaction_error};
     /// # use keyclaim::{fingerprint::{Request, Scheme}, machine::{Decision, Outcome, Response}};
+    /// use keyclaim::store::redb::{ReadableTable, TableDefinition};
+    ///
+    /// const BALANCES: TableDefinition<&str, u64> = TableDefinition::new("balances");
+    ///
     /// # let store = Store::in_memory(Options::new(Abandoned::Rerun))?;
     /// # let id = Id::new(Scope::new(b"acme")?, Key::new(b"k1")?);
-    /// const BALANCES: redb::TableDefinition<&str, u64> = redb::TableDefinition::new("balances");
-    ///
-    /// # let request = Request { method: "POST", target: "/debits", ..Request::default() };
-    /// let claim = ClaimRequest::new(id, Scheme::Raw, request);
+    /// # let request = Request { method: b"POST", target: b"/deposits", ..Request::default() };
+    /// let request = ClaimRequest::new(id, Scheme::Raw, request);
     /// store.transaction(|t| {
-    ///     let Decision::Won(claim) = t.claim(&claim)? else { return Ok(()) };
+    ///     let Decision::Won(claim) = t.claim(&request)? else { return Ok(()) };
     ///     let mut balances = t.open_table(BALANCES)?;
-    ///     let balance = balances.get("anna").map_err(keyclaim::transaction_error)?.map_or(0, |b| b.value());
-    ///     balances.insert("anna", balance + 5).map_err(keyclaim::transaction_error)?;
-    ///     t.complete(&claim, &Outcome::success(Response::new(201, "done")))
+    ///     let had = balances.get("anna").map_err(transaction_error)?.map_or(0, |row| row.value());
+    ///     balances.insert("anna", had + 5).map_err(transaction_error)?;
+    ///     t.complete(&claim, &Outcome::success(Response::new(201, "deposited")))
     /// })?;
     /// # Ok::<(), Error>(())
     /// ```

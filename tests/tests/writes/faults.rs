@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use keyclaim::machine::Decision;
 use keyclaim::store::Standing;
 use keyclaim::store::inject::{Fault, Op};
-use keyclaim::{Abandoned, ErrorKind, Nonce, Options, Policy, Store, Writes, Written, redb};
+use keyclaim::store::redb;
+use keyclaim::{Abandoned, ErrorKind, Nonce, Options, Policy, Store, Writes, Written};
 
 use super::faulty::{EIO, fast_folder, id, request, success};
 

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use keyclaim::machine::{Decision, WonKind};
-use keyclaim::redb::{MultimapTableDefinition, ReadableTable, ReadableTableMetadata, TableDefinition};
 use keyclaim::store::Standing;
+use keyclaim::store::redb::{MultimapTableDefinition, ReadableTable, ReadableTableMetadata, TableDefinition};
 use keyclaim::{
     Claim, Error, ErrorKind, Event, Reap, Store, Transaction, Writes, Written, transaction_error,
 };
