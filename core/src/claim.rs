@@ -229,6 +229,16 @@ impl Claim {
         self.say_last_async(Act::Hold { reason: HoldReason::Owner }).await
     }
 
+    /// Says that this attempt ended without an outcome, and that no try before this instant can succeed.
+    pub(crate) fn postpone(&self, until_ms: Millis) -> Result<()> {
+        self.say_last(Act::Postpone { until_ms })
+    }
+
+    /// Whether its owner has said its last word.
+    pub(crate) fn is_over(&self) -> bool {
+        self.running.shared.is_over(&self.place)
+    }
+
     /// Says what ends this attempt; after it nothing is renewed.
     pub(crate) fn say_last(&self, act: Act) -> Result<()> {
         self.say(act).map(|_| self.running.shared.end(&self.place))

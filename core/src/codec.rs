@@ -182,6 +182,8 @@ mod tests {
             }],
             wrote: true,
             events: 3,
+            tries: 2,
+            pause_ms: Millis(700),
             state: State::Complete {
                 outcome: Outcome {
                     class: OutcomeClass::Failure(AfterFailure::Replay),

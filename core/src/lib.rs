@@ -104,7 +104,7 @@ pub use stats::Stats;
 pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, transaction_error};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
-pub use upkeep::{Reap, Reaped};
+pub use upkeep::{Completer, CompleterPass, CompleterReport, Ended, Later, Reap, Reaped, Takeover};
 pub use writes::{Conflict, Version, Writes, Written};
 
 /// The pages outside the sources, so that their examples are run and their Rust is true.
@@ -114,4 +114,7 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../docs/stats.md")]
     struct StatsPage;
+
+    #[doc = include_str!("../docs/upkeep.md")]
+    struct Upkeep;
 }

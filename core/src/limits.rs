@@ -117,6 +117,21 @@ pub const REAP_EVERY_MS_MIN: u64 = 10;
 /// that were opened together soon reap apart.
 pub const REAP_JITTER_PERCENT: u32 = 10;
 
+/// Longest time in milliseconds that a failed try puts off the next one: a week, as long as a lease.
+pub const POSTPONE_MS_MAX: u64 = LEASE_MS_MAX;
+/// Most tries at one abandoned request before it is held for a person, unless set: with the default pauses
+/// eight hours on average, so that a night's outage of another service is slept through.
+pub const TRIES_MAX_DEFAULT: u32 = 100;
+/// Abandoned requests that are finished at once, unless set (arbitrary; small, since the live requests of the
+/// same process share its connections and its processors).
+pub const FINISHING_DEFAULT: usize = 4;
+/// Most abandoned requests that are finished at once: each has a thread.
+pub const FINISHING_MAX: usize = 256;
+/// Most due rows that one look of the completer reads.
+pub const FINISH_PAGE_LEN_MAX: usize = GROUP_LEN_MAX;
+/// How long in milliseconds closing a store waits for handlers of the completer, unless set: less than the
+/// 30 s after which the common orchestrators kill.
+pub const FINISH_CLOSE_WAIT_MS_DEFAULT: u64 = 20_000;
 /// Longest topic of an event in bytes: longer than those of common brokers (Kafka's are at most 249).
 pub const EVENT_TOPIC_LEN_MAX: usize = 255;
 /// Longest ordering key of an event in bytes: as long as a scope, so that one length byte prefixes it.

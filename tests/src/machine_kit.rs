@@ -8,6 +8,7 @@ use keyclaim::machine::{
     HoldReason, InDoubt, OperatorAct, OperatorCommand, Outcome, OutcomeClass, OwnerAnswer, OwnerCommand,
     Record, Refusal, Response, StepResult, Verdict, Won, decide,
 };
+use keyclaim::outbox::Backoff;
 use keyclaim::{Abandoned, Event, Millis, Nonce, Policy, Token, Writes};
 
 /// When every history begins.
@@ -178,6 +179,21 @@ pub fn claim_with(number: u8, policy: Policy) -> ClaimCommand {
         request: None,
         writes: Writes::new(),
     }
+}
+
+/// The bound of the pause after the first try of [`take`].
+pub const PAUSE: u64 = 800;
+/// The bound of every pause of [`take`].
+pub const PAUSE_MAX: u64 = 3_000;
+
+/// A takeover by whoever finishes abandoned requests, as nonce 9; its random number is in the middle.
+///
+/// # Panics
+/// Never: the times are in range.
+pub fn take(tries_max: u32) -> Command {
+    let span = Duration::from_millis;
+    let backoff = Backoff::new(span(PAUSE), span(PAUSE_MAX)).expect("the times are in range");
+    Command::TakeAbandoned { nonce: nonce(9), tries_max, backoff, random: 1 << 63 }
 }
 
 /// An owner's command.

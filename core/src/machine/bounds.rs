@@ -38,7 +38,7 @@ pub(super) fn act(act: &Act) -> Bounded {
             writes.check()?;
             outcome(ending)
         }
-        Act::Release | Act::Abandon | Act::Hold { .. } => Ok(()),
+        Act::Release | Act::Abandon | Act::Hold { .. } | Act::Postpone { .. } => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Blob, Body, HoldReason, Outcome, Record};
 use crate::fingerprint::Fingerprint;
+use crate::outbox::Backoff;
 use crate::policy::{Millis, Policy};
 use crate::token::{Nonce, Token};
 use crate::writes::Writes;
@@ -32,8 +33,13 @@ pub enum Command {
     TakeAbandoned {
         /// The nonce of this call.
         nonce: Nonce,
-        /// Give up into held beyond this many attempts.
-        attempts_max: u32,
+        /// Give up into held after this many tries.
+        tries_max: u32,
+        /// How long the next try waits after this one, should it come to nothing. What is chosen is kept with
+        /// the record from now on: the death of the process is followed by it as well.
+        backoff: Backoff,
+        /// Any number, chosen at random for this try.
+        random: u64,
     },
     /// Nobody was told of the win with this token: let go of it.
     Untold {
@@ -137,6 +143,11 @@ pub enum Act {
     Hold {
         /// Why.
         reason: HoldReason,
+    },
+    /// My attempt ended without an outcome, and a try before this instant cannot succeed.
+    Postpone {
+        /// Whoever finishes abandoned requests waits until then, a week at most. A caller may come earlier.
+        until_ms: Millis,
     },
 }
 

@@ -57,8 +57,9 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
         Command::Claim(claim) => claim::claim(record, claim, facts),
         Command::Owner(command) => owner::owner(record, command, facts),
         Command::Operator(command) => operator::operator(record, command, facts),
-        Command::TakeAbandoned { nonce, attempts_max } => {
-            claim::take_abandoned(record, *nonce, *attempts_max, facts)
+        Command::TakeAbandoned { nonce, tries_max, backoff, random } => {
+            let pause_ms = |tries| backoff.delay_ms(tries, *random);
+            claim::take_abandoned(record, *nonce, *tries_max, pause_ms, facts)
         }
         Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
         Command::Sweep => sweep::sweep(record, facts),

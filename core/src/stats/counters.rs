@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn what_the_store_takes_over_by_itself_is_no_callers_claim() {
         let counters = Counters::default();
-        let take = Command::TakeAbandoned { nonce: Nonce([1; 16]), attempts_max: 3 };
+        let backoff = crate::outbox::Backoff::default();
+        let take = Command::TakeAbandoned { nonce: Nonce([1; 16]), tries_max: 3, backoff, random: 0 };
         let won = Won {
             token: Token(2),
             generation: Generation(1),

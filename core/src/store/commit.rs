@@ -9,6 +9,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::engine::{Open, poisoned};
+use super::finish::taken;
 use super::meta::{self, Now};
 use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
@@ -17,10 +18,11 @@ use super::tables::{META, WriteRows};
 use crate::app;
 use crate::key::Id;
 use crate::machine::{
-    self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
+    self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
 };
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
+use crate::upkeep::Taken;
 use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
@@ -40,6 +42,7 @@ struct Decided {
     answer: Result<Answer>,
     writes: Vec<Write>,
     untold: Option<Command>,
+    taken: Option<Taken>,
     took_token: bool,
 }
 
@@ -194,6 +197,7 @@ impl Writer {
                 answer: Ok(answer.clone()),
                 writes: Vec::new(),
                 untold: None,
+                taken: None,
                 took_token: false,
             })
             .collect();
@@ -271,7 +275,11 @@ impl Writer {
             .enumerate()
             .filter_map(|(at, decided)| {
                 let Ok(Answer::Decision(Decision::Won(won))) = &decided.answer else { return None };
-                let (until_ms, lease_ms) = (won.lease_until_ms?, lease_ms(asks.get(at)?.command)?);
+                let lease_ms = match &decided.taken {
+                    Some(taken) => taken.lease_ms?,
+                    None => lease_ms(asks.get(at)?.command)?,
+                };
+                let until_ms = won.lease_until_ms?;
                 (until_ms.since(now_ms).0 < lease_ms.0 / 2).then(|| (at, renewal(won.token)))
             })
             .collect();
@@ -446,7 +454,7 @@ impl From<Error> for GroupFault {
 
 impl Decided {
     fn failed(error: Error) -> Self {
-        Self { answer: Err(error), writes: Vec::new(), untold: None, took_token: false }
+        Self { answer: Err(error), writes: Vec::new(), untold: None, taken: None, took_token: false }
     }
 }
 
@@ -466,6 +474,12 @@ fn decide(
             before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
         let facts = Facts { now_ms, next_token, owner_lives_here };
         let verdict = machine::decide(before.as_ref(), ask.command, facts);
+        let taken = match (ask.command, &verdict.answer, &verdict.changes.record) {
+            (Command::TakeAbandoned { .. }, Ok(Answer::Decision(Decision::Won(_))), Change::Put(record)) => {
+                Some(taken(rows, &ask.id, record)?)
+            }
+            _ => None,
+        };
         let rows::Enacted { answer, writes, took_token } =
             rows::enact(rows, &ask.id, before.as_ref(), ask.command, verdict, facts)?;
         let mut answer = answer.map_err(Error::from);
@@ -479,7 +493,7 @@ fn decide(
             }),
             _ => None,
         };
-        Ok(Decided { answer, writes, untold, took_token })
+        Ok(Decided { answer, writes, untold, taken, took_token })
     }));
     match decided {
         Ok(Ok(decided)) => decided,
@@ -529,7 +543,7 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
             _ => shared.stats.overtaken(shared.live.lose(&place)),
         }
     }
-    let reply = Reply { answer: decided.answer, untold: decided.untold };
+    let reply = Reply { answer: decided.answer, untold: decided.untold, taken: decided.taken };
     if let Some(Reply { untold: Some(untold), .. }) = job.giver.give(reply) {
         shared.let_go(job.id, untold);
     }

@@ -75,6 +75,11 @@ impl Live {
         }
     }
 
+    /// Whether the claim has ended.
+    pub(super) fn is_over(&self, place: &Place) -> bool {
+        self.claims.lock().get(place).is_none_or(|entry| entry.is_over)
+    }
+
     /// The claim was overtaken: no more renewals. Whether that is news; not if its claim object is gone.
     pub(super) fn lose(&self, place: &Place) -> bool {
         let (was_lost, bells) = match self.claims.lock().get_mut(place) {

@@ -54,7 +54,11 @@ impl<'a> ClaimRequest<'a> {
     }
 
     /// Names the operation, and keeps these bytes of the request until it is complete, so that an
-    /// abandoned claim can be finished without its caller.
+    /// abandoned claim can be finished without its caller: see [`Completer`](crate::Completer).
+    ///
+    /// A name of 1 to 255 bytes, and bytes up to the store's body limit
+    /// ([`Options::body_len_max`](crate::Options::body_len_max)); anything else makes the claim `Invalid`. A
+    /// takeover keeps what is stored, and takes these only where there are none.
     #[must_use]
     pub fn operation(mut self, name: &'a str, request: &'a [u8]) -> Self {
         self.operation = Some(name);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -11,6 +12,7 @@ use super::Running;
 use super::claims::Cancel;
 use super::commit::Writer;
 use super::engine::Engine;
+use super::finish::Tries;
 use super::live::{Live, Place, renew_every};
 use super::options::Options;
 use super::queue::{Job, Lane, Queue, Reply};
@@ -38,8 +40,12 @@ pub(crate) struct Shared {
     pub(super) timer: Sender<Message>,
     /// Held for the length of a pass: two at once would report the same twice.
     pub(crate) reaping: Mutex<()>,
-    /// Ends the reaper's thread.
+    /// Ends the threads of upkeep.
     pub(super) closing: Cancel,
+    /// The tries at abandoned requests that run now.
+    pub(super) tries: Tries,
+    /// Whether the last handle on the store is gone; claims may still live.
+    pub(super) is_left: Arc<AtomicBool>,
 }
 
 thread_local! {
@@ -226,6 +232,10 @@ impl Shared {
     /// From now on this claim lives here.
     pub(crate) fn join(&self, place: Place) {
         self.live.join(place);
+    }
+
+    pub(crate) fn is_over(&self, place: &Place) -> bool {
+        self.live.is_over(place)
     }
 
     /// The owner has said its last word: no more renewals.

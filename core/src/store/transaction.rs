@@ -161,7 +161,7 @@ impl Transaction<'_> {
             let command = asking.named()?;
             let answer = self.decide(request.id(), command);
             if let Some(told) =
-                asking.hear(answer.map(|answer| Reply { answer: Ok(answer), untold: None }))?
+                asking.hear(answer.map(|answer| Reply { answer: Ok(answer), untold: None, taken: None }))?
             {
                 return Ok(told);
             }

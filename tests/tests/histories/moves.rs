@@ -9,7 +9,7 @@ use keyclaim::machine::{
     decide,
 };
 use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token, Writes};
-use keyclaim_tests::machine_kit::{World, claim_with, hold, nonce, outcome, renew, say, some_writes};
+use keyclaim_tests::machine_kit::{World, claim_with, hold, outcome, renew, say, some_writes, take};
 
 use super::ghost::Ghost;
 
@@ -219,7 +219,7 @@ impl Node {
     }
 
     fn take(&mut self, who: usize) -> Option<()> {
-        let answer = self.world.ask(&Command::TakeAbandoned { nonce: nonce(9), attempts_max: 2 });
+        let answer = self.world.ask(&take(2));
         let Ok(Answer::Decision(decision)) = answer else {
             assert_eq!(answer, Ok(Answer::Nothing));
             return None;

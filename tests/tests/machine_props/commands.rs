@@ -6,8 +6,8 @@ use keyclaim::machine::{
 };
 use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Token, Writes};
 use keyclaim_tests::machine_kit::{
-    HORIZON, LEASE, LIMIT, SETTLE, T0, WINDOW, World, claim_with, nonce, outcome, policy, print, say,
-    some_writes,
+    HORIZON, LEASE, LIMIT, SETTLE, T0, WINDOW, World, claim_with, outcome, policy, print, say, some_writes,
+    take,
 };
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ pub(crate) enum Ask {
     Claim { nonce: u8, request: u8, with_token: bool, writes: bool, endless: bool, finishable: bool },
     Say { seq: u64, act: Act },
     Operate(OperatorAct),
-    Take { attempts_max: u32 },
+    Take { tries_max: u32 },
     Untold,
     Sweep,
 }
@@ -60,9 +60,7 @@ impl Turn {
             }
             Ask::Say { seq, act } => say(token, *seq, act.clone()),
             Ask::Operate(act) => Command::Operator(OperatorCommand { seen: token, act: act.clone() }),
-            Ask::Take { attempts_max } => {
-                Command::TakeAbandoned { nonce: nonce(9), attempts_max: *attempts_max }
-            }
+            Ask::Take { tries_max } => take(*tries_max),
             Ask::Untold => Command::Untold { token, before: None },
             Ask::Sweep => Command::Sweep,
         }
@@ -108,7 +106,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => claim,
         12 => (0..7_u64, act()).prop_map(|(seq, act)| Ask::Say { seq, act }),
         2 => operator_act().prop_map(Ask::Operate),
-        1 => (1..4_u32).prop_map(|attempts_max| Ask::Take { attempts_max }),
+        2 => (0..4_u32).prop_map(|tries_max| Ask::Take { tries_max }),
         1 => Just(Ask::Untold),
         1 => Just(Ask::Sweep),
     ]
@@ -143,6 +141,8 @@ fn act() -> impl Strategy<Value = Act> {
         }),
         Just(Act::Release),
         Just(Act::Abandon),
+        prop_oneof![Just(0), 0..4 * HORIZON, Just(u64::MAX)]
+            .prop_map(|until_ms| Act::Postpone { until_ms: Millis(until_ms) }),
         Just(Act::Hold { reason: HoldReason::Owner }),
     ]
 }
