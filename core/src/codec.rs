@@ -1,11 +1,11 @@
-//! Bytes and values: the only place that knows how a record is stored.
+//! Bytes and values: the only place that knows how a row is stored.
 //!
 //! | offset | size | meaning | since |
 //! |---|---|---|---|
 //! | 0 | 1 | version, 1 | 1 |
 //! | 1 | 1 | flags, 0 | 1 |
 //! | 2 | 16 | checksum: BLAKE3 bound to the row's place, first 16 bytes | 1 |
-//! | 18 | rest | the record or event: bincode 2, standard configuration | 1 |
+//! | 18 | rest | the payload: a record or an event in bincode 2, standard configuration | 1 |
 //!
 //! redb verifies no checksum on a normal read: of 4,000 single-bit flips in a closed file 1,010
 //! returned wrong data silently. Ours covers version, flags, the row's key and the bytes, so damage
@@ -16,7 +16,6 @@ use bincode::config;
 use crate::hash::{Domain, first_bytes};
 use crate::limits::RECORD_LEN_MAX;
 use crate::machine::{Act, Record};
-use crate::outbox::{Place, Row};
 use crate::{Error, ErrorKind, Result};
 
 const VERSION: u8 = 1;
@@ -25,15 +24,26 @@ const CHECKSUM_LEN: usize = 16;
 const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
 
 static RECORD: Domain = Domain::new("keyclaim 2026 record checksum v1");
-static EVENT: Domain = Domain::new("keyclaim 2026 outbox event checksum v1");
+static APP: Domain = Domain::new("keyclaim 2026 app row checksum v1");
+static EVENT: Domain = Domain::new("keyclaim 2026 outbox row checksum v1");
 static COMMAND: Domain = Domain::new("keyclaim 2026 owner command digest v1");
+
+/// What a row holds: one of another kind never passes its checksum, wherever it stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Record,
+    App,
+    Event,
+}
 
 /// The stored bytes of a record, bound to `place`: the encoded id and, in the archive, its generation.
 ///
 /// Errors: `Invalid` if the record is over [`RECORD_LEN_MAX`] bytes, `Internal` if it breaks an invariant.
 pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
-    record.check().map_err(broken)?;
-    let bytes = seal(&RECORD, place, &encode_plain(record)?);
+    record.check().map_err(|rule| {
+        Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
+    })?;
+    let bytes = seal(Kind::Record, place, &encode_plain(record)?);
     if bytes.len() > RECORD_LEN_MAX {
         return Err(Error::invalid(
             "steps, recovery point and headers together are too large for one record; store less with the claim",
@@ -47,49 +57,26 @@ pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
 /// Errors: `Corrupt` if they are damaged or stand in another row's place, `Incompatible` if a newer
 /// keyclaim wrote them.
 pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
-    let record: Record = decode_plain(unseal(&RECORD, place, bytes)?)?;
+    let record: Record = decode_plain(unseal(Kind::Record, place, bytes)?)?;
     record.check().map_err(corrupt)?;
     Ok(record)
 }
 
-/// The stored bytes of an event, bound to its row's key. They look like those of a record, under a checksum of
-/// their own.
-///
-/// Errors: `Internal` if it breaks an invariant.
-pub fn encode_event(place: &Place, row: &Row) -> Result<Vec<u8>> {
-    row.check().map_err(broken)?;
-    Ok(seal(&EVENT, &place.0, &encode_plain(row)?))
-}
-
-/// The event behind stored bytes. Errors: those of [`decode`].
-pub fn decode_event(place: &Place, bytes: &[u8]) -> Result<Row> {
-    let row: Row = decode_plain(unseal(&EVENT, &place.0, bytes)?)?;
-    row.check().map_err(corrupt)?;
-    Ok(row)
-}
-
-/// 16 bytes that name what an owner said, so that the same command asked again is recognised.
-pub fn digest(act: &Act) -> Result<[u8; 16]> {
-    let mut hasher = COMMAND.hasher();
-    hasher.update(&encode_plain(act)?);
-    Ok(first_bytes(&hasher))
-}
-
-/// Version, flags and checksum in front of the bytes.
-fn seal(domain: &Domain, place: &[u8], payload: &[u8]) -> Vec<u8> {
+/// A row's bytes around this payload: version, flags, and a checksum bound to its kind and place.
+pub(crate) fn seal(kind: Kind, place: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
     bytes.extend([VERSION, FLAGS]);
-    bytes.extend(checksum(domain, place, VERSION, FLAGS, payload));
+    bytes.extend(checksum(kind, place, VERSION, FLAGS, payload));
     bytes.extend(payload);
     bytes
 }
 
-/// The bytes behind version, flags and checksum, if all of these are right.
-fn unseal<'a>(domain: &Domain, place: &[u8], bytes: &'a [u8]) -> Result<&'a [u8]> {
+/// The payload of a row. Errors as in [`decode`].
+pub(crate) fn unseal<'a>(kind: Kind, place: &[u8], bytes: &'a [u8]) -> Result<&'a [u8]> {
     let Some((&[version, flags, ref stored @ ..], payload)) = bytes.split_first_chunk::<HEADER_LEN>() else {
         return Err(corrupt("too short"));
     };
-    if *stored != checksum(domain, place, version, flags, payload) {
+    if *stored != checksum(kind, place, version, flags, payload) {
         return Err(corrupt("checksum"));
     }
     // The checksum's own place is fixed for ever, so a version told here is one that was written.
@@ -102,36 +89,46 @@ fn unseal<'a>(domain: &Domain, place: &[u8], bytes: &'a [u8]) -> Result<&'a [u8]
     Ok(payload)
 }
 
-fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+/// A value in bincode, as it is inside a row.
+pub(crate) fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     bincode::serde::encode_to_vec(value, config::standard())
         .map_err(|error| Error::new(ErrorKind::Internal, "a value could not be encoded").caused_by(error))
 }
 
-fn decode_plain<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
+/// The value inside a row; `Corrupt` if it is none, or more than one.
+pub(crate) fn decode_plain<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
     let limits = config::standard().with_limit::<RECORD_LEN_MAX>();
     let (value, read) = bincode::serde::decode_from_slice::<T, _>(payload, limits)
         .map_err(|error| corrupt("encoding").caused_by(error))?;
     if read == payload.len() { Ok(value) } else { Err(corrupt("trailing bytes")) }
 }
 
-fn checksum(domain: &Domain, place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
-    let mut hasher = domain.hasher();
+pub(crate) fn corrupt(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("a stored row is damaged ({what}); stop, check the store and restore it"),
+    )
+}
+
+/// 16 bytes that name what an owner said, so that the same command asked again is recognised.
+pub fn digest(act: &Act) -> Result<[u8; 16]> {
+    let mut hasher = COMMAND.hasher();
+    hasher.update(&encode_plain(act)?);
+    Ok(first_bytes(&hasher))
+}
+
+fn checksum(kind: Kind, place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut hasher = match kind {
+        Kind::Record => &RECORD,
+        Kind::App => &APP,
+        Kind::Event => &EVENT,
+    }
+    .hasher();
     hasher.update(&[version, flags]);
     hasher.update(&(place.len() as u64).to_le_bytes());
     hasher.update(place);
     hasher.update(payload);
     first_bytes(&hasher)
-}
-
-fn broken(rule: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("a row was made that breaks a rule: {rule}"))
-}
-
-fn corrupt(what: &str) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("a stored row is damaged ({what}); stop, check the store and restore it"),
-    )
 }
 
 #[cfg(test)]
@@ -141,7 +138,6 @@ mod tests {
     use crate::machine::{
         Applied, Blob, Body, HoldReason, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
     };
-    use crate::outbox::Standing;
     use crate::{Abandoned, AfterFailure, Generation, Millis, Nonce, Policy, Token};
 
     fn record() -> Record {
@@ -217,7 +213,7 @@ mod tests {
     fn a_newer_version_or_unknown_flag_is_incompatible() {
         for (version, flags) in [(2, 0), (1, 1), (0, 0)] {
             let mut bytes = encode(b"id", &record()).unwrap();
-            let sum = checksum(&RECORD, b"id", version, flags, &bytes[HEADER_LEN..]);
+            let sum = checksum(Kind::Record, b"id", version, flags, &bytes[HEADER_LEN..]);
             bytes[0] = version;
             bytes[1] = flags;
             bytes[2..HEADER_LEN].copy_from_slice(&sum);
@@ -232,7 +228,7 @@ mod tests {
         assert_eq!(encode(b"id", &broken).unwrap_err().kind(), ErrorKind::Internal);
         let mut bytes = vec![0; HEADER_LEN];
         bytes.extend(encode_plain(&broken).unwrap());
-        let sum = checksum(&RECORD, b"id", VERSION, FLAGS, &bytes[HEADER_LEN..]);
+        let sum = checksum(Kind::Record, b"id", VERSION, FLAGS, &bytes[HEADER_LEN..]);
         bytes[0] = VERSION;
         bytes[2..HEADER_LEN].copy_from_slice(&sum);
         assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -245,36 +241,9 @@ mod tests {
         let at = payload.iter().position(|&byte| byte == 1).unwrap();
         payload.splice(at..=at, [253, 0, 0, 0, 0, 0, 0, 0, 16]);
         let mut bytes = vec![VERSION, FLAGS];
-        bytes.extend(checksum(&RECORD, b"id", VERSION, FLAGS, &payload));
+        bytes.extend(checksum(Kind::Record, b"id", VERSION, FLAGS, &payload));
         bytes.extend(payload);
         assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
-    }
-
-    #[test]
-    fn an_event_reads_back_in_its_own_place_only_and_no_record_reads_as_one() {
-        let row = Row {
-            event: crate::Event::new("orders", "paid").ordering_key("order 5"),
-            id: "7-1".parse().unwrap(),
-            scope: Blob(b"acme".to_vec()),
-            created_ms: Millis(1),
-            attempts: 2,
-            failure: Some("no route".into()),
-            standing: Standing::Dead { token: Token(9), since_ms: Millis(2) },
-        };
-        let (place, other) = (Place(b"id".to_vec()), Place(b"di".to_vec()));
-        let bytes = encode_event(&place, &row).unwrap();
-        assert_eq!(decode_event(&place, &bytes).unwrap(), row);
-        let is_corrupt = |result: Result<Row>| result.unwrap_err().kind() == ErrorKind::Corrupt;
-        assert!(is_corrupt(decode_event(&other, &bytes)));
-        assert!(is_corrupt(decode_event(&place, &encode(b"id", &record()).unwrap())));
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(is_corrupt(decode_event(&place, &damaged)), "bit {bit}");
-        }
-        let broken =
-            Row { attempts: 0, standing: Standing::Leased { token: Token(9), until_ms: Millis(2) }, ..row };
-        assert_eq!(encode_event(&place, &broken).unwrap_err().kind(), ErrorKind::Internal);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::key::Scope;
 use crate::limits::FAILURE_LEN_MAX;
 use crate::machine::Blob;
 use crate::rows::{Due, DueRow, Lane, Rows, Slot, Table, Write};
-use crate::{Error, ErrorKind, Generation, Millis, Result, Token, codec};
+use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
 
 /// On what terms events are delivered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -201,7 +201,7 @@ pub fn drop_dead(rows: &impl Rows, place: &Place, seen: Token, now_ms: Millis) -
 
 /// The event of a place.
 pub(crate) fn load(rows: &impl Rows, place: &Place) -> Result<Option<Row>> {
-    rows.get(Table::Outbox, &place.0)?.map(|bytes| codec::decode_event(place, &bytes)).transpose()
+    rows.get(Table::Outbox, &place.0)?.map(|bytes| Row::decode(place, &bytes)).transpose()
 }
 
 fn dead(rows: &impl Rows, place: &Place, seen: Token) -> Result<Row> {
@@ -216,7 +216,7 @@ fn remove(rows: &impl Rows, place: &Place, row: &Row, now_ms: Millis) -> Result<
     let Some(chain) = place.chain() else { return Ok(writes) };
     if let Some((key, bytes)) = rows.next(Table::Outbox, &place.0, &chain_end(chain))? {
         let next = Place(key);
-        let slot = match codec::decode_event(&next, &bytes) {
+        let slot = match Row::decode(&next, &bytes) {
             Ok(row) => row.slot(),
             // Due all the same: whoever wants to deliver it finds out, and this one's end is not held up.
             Err(_) => Slot { lane: Lane::Outbox, when: now_ms },
@@ -227,7 +227,7 @@ fn remove(rows: &impl Rows, place: &Place, row: &Row, now_ms: Millis) -> Result<
 }
 
 fn put(place: &Place, row: &Row, was: Option<Slot>, is: Option<Slot>) -> Result<Write> {
-    let value = codec::encode_event(place, row)?;
+    let value = row.encode(place)?;
     Ok(Write::Put { table: Table::Outbox, key: place.0.clone(), value, due: Due { was, is } })
 }
 
