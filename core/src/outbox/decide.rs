@@ -1,10 +1,10 @@
 //! Every decision about stored events, as plain functions over rows: emit, lease, end, requeue, drop.
 
 use super::backoff::Backoff;
+use super::delivery::PublishError;
 use super::event::{self, Event, EventId};
 use super::row::{Place, Row, Standing, chain_end};
 use crate::key::Scope;
-use crate::limits::FAILURE_LEN_MAX;
 use crate::machine::Blob;
 use crate::rows::{Due, DueRow, Lane, Rows, Slot, Table, Write};
 use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
@@ -36,18 +36,8 @@ pub enum Leased {
 pub enum Ending {
     /// The event was published.
     Published,
-    /// It was not, or nobody knows: it is delivered again.
-    Failed {
-        /// What the handler said.
-        reason: String,
-        /// Any number; it chooses the delay.
-        random: u64,
-    },
-    /// It never will be: it is a dead letter at once.
-    Refused {
-        /// What the handler said.
-        reason: String,
-    },
+    /// It was not, or nobody knows.
+    Failed(PublishError),
     /// It was not begun: it is due again at once, and the attempt does not count.
     Returned,
 }
@@ -141,6 +131,7 @@ pub fn lease(
 }
 
 /// Ends the delivery that has this token. A lease that is over counts as long as nobody leased the event anew.
+/// `random` is any number; it chooses the delay of a failed event.
 ///
 /// Errors: `Fenced` if the event was leased anew, is a dead letter or is gone.
 pub fn end(
@@ -148,6 +139,7 @@ pub fn end(
     place: &Place,
     token: Token,
     ending: &Ending,
+    random: u64,
     terms: &Terms,
     now_ms: Millis,
 ) -> Result<(Settled, Vec<Write>)> {
@@ -155,22 +147,18 @@ pub fn end(
         |row: &Row| matches!(row.standing, Standing::Leased { token: current, .. } if current == token);
     let mut row = load(rows, place)?.filter(is_current).ok_or_else(overtaken)?;
     let was = Some(row.slot());
-    let is_last = row.attempts >= terms.attempts_max;
-    let (reason, delay_ms) = match ending {
+    let delay_ms = match ending {
         Ending::Published => return Ok((Settled::Published, remove(rows, place, &row, now_ms)?)),
         Ending::Returned => {
             row.attempts = row.attempts.saturating_sub(1);
-            (None, Some(Millis(0)))
+            Some(Millis(0))
         }
-        Ending::Failed { reason, .. } if is_last => (Some(reason), None),
-        Ending::Failed { reason, random } => {
-            (Some(reason), Some(terms.backoff.delay_ms(row.attempts, *random)))
+        Ending::Failed(failure) => {
+            row.failure = Some(failure.cut());
+            let may_try = !failure.is_refused() && row.attempts < terms.attempts_max;
+            may_try.then(|| terms.backoff.delay_ms(row.attempts, random))
         }
-        Ending::Refused { reason } => (Some(reason), None),
     };
-    if let Some(reason) = reason {
-        row.failure = Some(cut(reason));
-    }
     let settled = if let Some(delay_ms) = delay_ms {
         let at_ms = now_ms.plus(delay_ms);
         row.standing = Standing::Waiting { from_ms: at_ms };
@@ -233,11 +221,6 @@ fn put(place: &Place, row: &Row, was: Option<Slot>, is: Option<Slot>) -> Result<
 
 fn move_due(place: &Place, due: Due) -> Write {
     Write::MoveDue { table: Table::Outbox, key: place.0.clone(), due }
-}
-
-/// As much of a reason as is stored.
-fn cut(reason: &str) -> String {
-    reason.get(..reason.floor_char_boundary(FAILURE_LEN_MAX)).unwrap_or_default().to_owned()
 }
 
 fn too_many() -> Error {

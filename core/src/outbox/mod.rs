@@ -15,10 +15,20 @@
 
 mod backoff;
 mod decide;
+mod delivery;
 mod event;
+mod options;
+#[cfg(feature = "store")]
+mod relay;
 mod row;
 
 pub use backoff::Backoff;
 pub use decide::{Ending, Leased, Settled, Terms, drop_dead, end, lease, plan, requeue};
+pub use delivery::{DeadLetter, Delivery, PublishError, Relayed};
 pub use event::{Event, EventId, check};
+pub use options::RelayOptions;
+#[cfg(feature = "store")]
+pub use relay::Relay;
 pub use row::{Place, Row, Standing};
+
+pub(crate) use decide::{load, no_such_letter};

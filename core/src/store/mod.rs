@@ -34,6 +34,7 @@ mod log;
 mod meta;
 mod operator;
 mod options;
+mod outbox;
 mod queue;
 mod request;
 mod shared;
@@ -50,11 +51,14 @@ pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
+pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
 pub use request::ClaimRequest;
 
+pub(crate) use outbox::{Ended, Turned};
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
 pub(crate) use sweep::Told;
+pub(crate) use timer::after;
 pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
@@ -130,6 +134,7 @@ impl Store {
             time: Mutex::new(time),
             timer: sender,
             reaping: Mutex::default(),
+            relays: outbox::Relays::default(),
             closing: Cancel::new(),
         });
         let running = Running { shared: shared.clone(), threads: Mutex::default(), path };
@@ -172,6 +177,7 @@ impl Store {
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
         shared.waiters.ring_all();
+        shared.relays.ring();
         Ok(())
     }
 
@@ -222,6 +228,13 @@ impl std::fmt::Debug for Store {
 }
 
 impl Running {
+    /// Joins this thread when the store closes; it must end by itself once that is so.
+    pub(crate) fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
         shared
@@ -230,6 +243,7 @@ impl Running {
             .or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
         shared.queue.close();
         shared.closing.cancel();
+        shared.relays.ring();
         drop(shared.timer.send(timer::Message::Stop));
         for thread in self.threads.lock().drain(..) {
             // The last handle can go on a thread of the store's own, inside a waker; it ends by itself.
@@ -282,7 +296,7 @@ fn read_now(open: &Open) -> Result<meta::Now> {
     meta::read(&txn.open_table(tables::META).map_err(fault::before_commit)?)
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(run).map_err(|error| {
         Error::new(
             ErrorKind::Internal,

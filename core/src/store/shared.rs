@@ -12,6 +12,7 @@ use super::commit::Writer;
 use super::engine::Engine;
 use super::live::{Live, Place, renew_every};
 use super::options::Options;
+use super::outbox::Relays;
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
 use super::tables::ReadRows;
@@ -37,8 +38,9 @@ pub(crate) struct Shared {
     pub(super) timer: Sender<Message>,
     /// Held for the length of a pass: two at once would report the same twice.
     pub(crate) reaping: Mutex<()>,
-    /// Ends the reaper's thread.
-    pub(super) closing: Cancel,
+    pub(crate) relays: Relays,
+    /// Ends the reaper's thread and the relays.
+    pub(crate) closing: Cancel,
 }
 
 impl Shared {
@@ -127,6 +129,10 @@ impl Shared {
     /// Whether commands can be served.
     pub(crate) fn check(&self) -> Result<()> {
         self.engine.check()
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.engine.is_inherited()
     }
 
     pub(crate) fn store_id(&self) -> StoreId {
