@@ -63,6 +63,7 @@
 // arguments everywhere but in the few places that say why (clippy.toml lists what is meant).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::indexing_slicing, clippy::unwrap_used))]
 
+pub mod app;
 pub mod clock;
 pub mod codec;
 pub mod fingerprint;
@@ -87,6 +88,7 @@ mod policy;
 #[cfg(feature = "store")]
 mod stats;
 mod token;
+mod writes;
 
 #[cfg(feature = "store")]
 pub use claim::Claim;
@@ -96,13 +98,17 @@ pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
 pub use outbox::{Event, EventId};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
+/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
+#[cfg(feature = "store")]
+pub use redb;
 #[cfg(feature = "store")]
 pub use stats::Stats;
 #[cfg(feature = "store")]
-pub use store::{ClaimRequest, ClaimWait, Options, Store};
+pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, transaction_error};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
 pub use upkeep::{Reap, Reaped};
+pub use writes::{Conflict, Version, Writes, Written};
 
 /// The pages outside the sources, so that their examples are run and their Rust is true.
 #[cfg(all(doctest, feature = "store"))]

@@ -87,6 +87,16 @@ pub const RENEW_LEASES_DEFAULT: u32 = 10;
 pub const OPEN_POLL_MS_MAX: u64 = 250;
 /// Default page cache in bytes (redb's own default is 1 GiB, too much for an embedded store).
 pub const CACHE_LEN_DEFAULT: usize = 64 * 1024 * 1024;
+/// Longest name of a table of the application's rows: its length is one byte.
+pub const APP_TABLE_LEN_MAX: usize = u8::MAX as usize;
+/// Longest key of a row of the application in bytes, as much as a key of a request.
+pub const APP_KEY_LEN_MAX: usize = KEY_LEN_MAX;
+/// Largest value of a row of the application in bytes (arbitrary; what is larger belongs in a file).
+pub const APP_VALUE_LEN_MAX: usize = 1024 * 1024;
+/// Most rows and events that one command may write: one commit group then stays a matter of milliseconds.
+pub const WRITES_MAX: usize = 256;
+/// Largest total of rows and events of one command in bytes (arbitrary; a commit group stays in memory).
+pub const WRITES_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Most rows that one page of a listing returns.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Most records that one page of a listing reads before it returns what it has and a cursor.

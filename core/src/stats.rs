@@ -28,6 +28,8 @@ pub struct Stats {
     pub expired: u64,
     /// Claims won on a key whose replay window is over; part of `won`.
     pub expired_reuse: u64,
+    /// Commands that did not happen because a condition of their writes did not hold.
+    pub conflicts: u64,
     /// Requests that completed.
     pub completed: u64,
     /// Wins let go of because nobody was left to be told.
@@ -80,6 +82,7 @@ pub(crate) struct Counters {
     held: AtomicU64,
     expired: AtomicU64,
     expired_reuse: AtomicU64,
+    conflicts: AtomicU64,
     completed: AtomicU64,
     untold: AtomicU64,
     unknown: AtomicU64,
@@ -102,6 +105,7 @@ impl Counters {
         match answer {
             Ok(Answer::Decision(decision)) => self.decision(decision),
             Ok(Answer::Undone) => add(&self.untold),
+            Ok(Answer::Conflict(_)) => add(&self.conflicts),
             Ok(Answer::Owner(crate::machine::OwnerAnswer::Completed)) => add(&self.completed),
             Ok(_) => {}
             Err(error) => match error.kind() {

@@ -8,7 +8,7 @@ use keyclaim::machine::{
     HoldReason, InDoubt, OperatorAct, OperatorCommand, Outcome, OutcomeClass, OwnerAnswer, OwnerCommand,
     Record, Refusal, Response, StepResult, Verdict, Won, decide,
 };
-use keyclaim::{Abandoned, Millis, Nonce, Policy, Token};
+use keyclaim::{Abandoned, Event, Millis, Nonce, Policy, Token, Writes};
 
 /// When every history begins.
 pub const T0: u64 = 100_000;
@@ -176,7 +176,7 @@ pub fn claim_with(number: u8, policy: Policy) -> ClaimCommand {
         policy,
         operation: None,
         request: None,
-        writes: false,
+        writes: Writes::new(),
     }
 }
 
@@ -206,12 +206,12 @@ pub fn done(name: &str) -> Act {
 
 /// A recovery point after having met so many steps.
 pub fn checkpoint(met: u32) -> Act {
-    Act::Checkpoint { name: "half".into(), data: bytes("data"), met }
+    Act::Checkpoint { name: "half".into(), data: bytes("data"), met, writes: Writes::new() }
 }
 
 /// A completion after having met so many steps.
 pub fn complete(class: OutcomeClass, met: u32) -> Act {
-    Act::Complete { outcome: outcome(class), met }
+    Act::Complete { outcome: outcome(class), met, writes: Writes::new() }
 }
 
 /// The owner does not know the outcome.
@@ -235,4 +235,9 @@ pub fn outcome(class: OutcomeClass) -> Outcome {
 /// The bytes of a text.
 pub fn bytes(text: &str) -> Blob {
     Blob(text.as_bytes().to_vec())
+}
+
+/// One row and one event.
+pub fn some_writes() -> Writes {
+    Writes::new().put("orders", b"5", b"new").emit(Event::new("orders", "5"))
 }

@@ -502,7 +502,7 @@ fn a_replay_is_the_first_answer_byte_for_byte() {
         let won = world.win(1);
         let mut first = outcome(SUCCESS);
         first.response.status = status;
-        let act = Act::Complete { outcome: first.clone(), met: 0 };
+        let act = Act::Complete { outcome: first.clone(), met: 0, writes: keyclaim::Writes::new() };
         world.say(won.token, 1, act).expect("completed");
         let Decision::Replay(replay) = world.claim(2) else { panic!("expected a replay") };
         assert_eq!(replay.response, first.response);
@@ -518,7 +518,9 @@ fn a_response_too_large_to_store_still_protects() {
     let won = world.win(1);
     let mut large = outcome(SUCCESS);
     large.response.body = large.response.body.dropped(DropReason::TooLarge);
-    world.say(won.token, 1, Act::Complete { outcome: large, met: 0 }).expect("completed");
+    world
+        .say(won.token, 1, Act::Complete { outcome: large, met: 0, writes: keyclaim::Writes::new() })
+        .expect("completed");
     let Decision::Replay(replay) = world.claim(2) else { panic!("expected a replay") };
     assert!(matches!(replay.response.body, Body::Dropped { len: 4, why: DropReason::TooLarge, .. }));
 }

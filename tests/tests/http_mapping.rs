@@ -312,7 +312,7 @@ fn claim(nonce: u8) -> Command {
         policy: policy(),
         operation: None,
         request: None,
-        writes: false,
+        writes: keyclaim::Writes::new(),
     })
 }
 

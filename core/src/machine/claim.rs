@@ -134,22 +134,25 @@ fn win_generation(claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict 
         request: claim.request.clone(),
         point: None,
         steps: Vec::new(),
-        wrote: claim.writes,
+        wrote: !claim.writes.is_empty(),
         events: 0,
         state: State::InFlight {
             lease_until_ms: lease_until(facts.now_ms, claim.policy.lease_ms),
             resumable: false,
         },
     };
-    won(record, kind)
+    won(record, kind).with(&claim.writes)
 }
 
 fn win_attempt(record: &Record, claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict {
     let mut record = next_attempt(record, claim.nonce, claim.policy.lease_ms, facts);
     record.operation = record.operation.or_else(|| claim.operation.clone());
     record.request = record.request.or_else(|| claim.request.clone());
-    record.wrote |= claim.writes;
-    won(record, kind)
+    // What the generation has written it has written: another attempt goes on behind it (P3).
+    let writes_now = !record.wrote && !claim.writes.is_empty();
+    record.wrote |= writes_now;
+    let verdict = won(record, kind);
+    if writes_now { verdict.with(&claim.writes) } else { verdict }
 }
 
 fn next_attempt(record: &Record, nonce: Nonce, lease_ms: Option<Millis>, facts: Facts) -> Record {

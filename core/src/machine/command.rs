@@ -6,6 +6,7 @@ use super::record::{Blob, Body, HoldReason, Outcome, Record};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Millis, Policy};
 use crate::token::{Nonce, Token};
+use crate::writes::Writes;
 
 /// What the machine is told beside the record and the command. Nothing else is looked up.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +61,22 @@ pub struct ClaimCommand {
     pub operation: Option<String>,
     /// The request, for whoever has to finish it.
     pub request: Option<Body>,
-    /// Whether the claim commits writes of its own.
-    pub writes: bool,
+    /// What commits with the win; applied once in a generation.
+    pub writes: Writes,
+}
+
+impl Command {
+    /// What is to commit with the command.
+    pub(crate) fn writes(&self) -> Option<&Writes> {
+        match self {
+            Self::Claim(claim) => Some(&claim.writes),
+            Self::Owner(OwnerCommand {
+                act: Act::Checkpoint { writes, .. } | Act::Complete { writes, .. },
+                ..
+            }) => Some(writes),
+            _ => None,
+        }
+    }
 }
 
 /// An owner's command: who says it, as which of its commands, and what.
@@ -93,6 +108,8 @@ pub enum Act {
         data: Blob,
         /// How many steps this attempt has met.
         met: u32,
+        /// What commits with it.
+        writes: Writes,
     },
     /// I am about to do something outside.
     BeginEffect(BeginEffect),
@@ -109,6 +126,8 @@ pub enum Act {
         outcome: Outcome,
         /// How many steps this attempt has met.
         met: u32,
+        /// What commits with it.
+        writes: Writes,
     },
     /// No effect happened: as if I had never claimed.
     Release,

@@ -44,6 +44,8 @@ pub use record::{
     StepProgress,
 };
 
+use crate::writes::Writes;
+
 /// Decides one command on one key: what to answer, and what to write before answering.
 ///
 /// `record` is what is stored, as it is; a finished one past its horizon counts as absent whether
@@ -89,5 +91,16 @@ impl Verdict {
     fn taking_token(mut self) -> Self {
         self.changes.took_token = true;
         self
+    }
+
+    /// Applies these writes with the command. Their rows and events are named by the token it takes.
+    fn with(mut self, writes: &Writes) -> Self {
+        let Change::Put(record) = &mut self.changes.record else { return self };
+        if writes.is_empty() {
+            return self;
+        }
+        record.events = record.events.saturating_add(writes.events_len());
+        self.changes.with_writes = true;
+        self.taking_token()
     }
 }

@@ -87,10 +87,10 @@ fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
     }
     match &command.act {
         Act::Renew { lease_ms } => renew(record.clone(), *lease_ms, facts),
-        Act::Checkpoint { name, data, .. } => {
+        Act::Checkpoint { name, data, writes, .. } => {
             let covers = u32::try_from(next.steps.len()).unwrap_or(u32::MAX);
             next.point = Some(Point { name: name.clone(), data: data.clone(), covers });
-            puts(next, OwnerAnswer::Checkpointed)
+            puts(next, OwnerAnswer::Checkpointed).with(writes)
         }
         Act::BeginEffect(begin) => match steps::begin(&mut next, begin, facts) {
             Err(refusal) => refuse(next, refusal),
@@ -104,9 +104,9 @@ fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
             Err(refusal) => refuse(next, refusal),
             Ok(()) => puts(next, OwnerAnswer::EffectFinished),
         },
-        Act::Complete { outcome, .. } => {
+        Act::Complete { outcome, writes, .. } => {
             complete(&mut next, outcome, facts.now_ms);
-            puts(next, OwnerAnswer::Completed)
+            puts(next, OwnerAnswer::Completed).with(writes)
         }
         Act::Release if next.attempt == 1 && !next.has_recorded() => {
             Verdict::deletes(Answer::Owner(OwnerAnswer::Released))

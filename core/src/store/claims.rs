@@ -18,7 +18,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Id;
 use crate::machine::{self, Answer, Change, Command, Decision, Facts};
 use crate::rows;
-use crate::{Error, ErrorKind, Millis, Nonce, Result, Token};
+use crate::{Error, ErrorKind, Millis, Nonce, Result, Token, Writes, Written};
 
 /// How long to wait for a key that is in flight.
 #[derive(Clone, Debug)]
@@ -101,10 +101,23 @@ impl Store {
     /// [`nonce`](Error::nonce)), `Closed`, `Poisoned`, `Corrupt`. There is no error on which the
     /// request may be run anyway.
     pub fn claim(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        let mut asking = self.asking(request)?;
+        self.claim_with(request, &Writes::new()).and_then(without_writes)
+    }
+
+    /// Like [`Store::claim`], with writes that commit with the win. On a conflict nobody won, and nothing was
+    /// written.
+    ///
+    /// They are applied once in a generation, with the first win that brings them: neither when the win is told
+    /// again, nor by a takeover of an attempt that has committed them.
+    pub fn claim_with(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        let mut asking = Asking::new(&self.running, request, writes)?;
         loop {
             if let Some(decision) = asking.look()? {
-                return Ok(decision);
+                return Ok(Written::Done(decision));
             }
             let command = asking.named()?;
             let reply = self.running.shared.ask(Lane::Claims, request.id(), || (command, ()));
@@ -119,10 +132,19 @@ impl Store {
     ///
     /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
     pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        let mut asking = self.asking(request)?;
+        self.claim_with_async(request, &Writes::new()).await.and_then(without_writes)
+    }
+
+    /// Like [`Store::claim_with`], without blocking; see [`Store::claim_async`].
+    pub async fn claim_with_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        let mut asking = Asking::new(&self.running, request, writes)?;
         loop {
             if let Some(decision) = asking.look()? {
-                return Ok(decision);
+                return Ok(Written::Done(decision));
             }
             let shared = &self.running.shared;
             let reply = match shared.ask_later(Lane::Claims, request.id(), asking.named()?) {
@@ -177,9 +199,24 @@ impl Store {
             }
         }
     }
+}
 
-    fn asking<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Result<Asking<'a>> {
-        let shared = &self.running.shared;
+/// One call of claim, from its first look to its answer.
+pub(super) struct Asking<'a> {
+    running: &'a Arc<Running>,
+    request: &'a ClaimRequest<'a>,
+    id: Vec<u8>,
+    command: Command,
+    lease_ms: Option<Millis>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(
+        running: &'a Arc<Running>,
+        request: &'a ClaimRequest<'a>,
+        writes: &Writes,
+    ) -> Result<Self> {
+        let shared = &running.shared;
         if request.id().key().as_bytes().len() > shared.options.key_len_max {
             return Err(Error::invalid(format!(
                 "the key has over {} bytes; mint a shorter one",
@@ -192,28 +229,11 @@ impl Store {
             ));
         }
         let policy = request.policy_or(shared.options.policy);
-        let command = request.command(request.nonce.unwrap_or(UNNAMED), policy)?;
+        let command = request.command(request.nonce.unwrap_or(UNNAMED), policy, writes)?;
         let id = request.id().encode();
-        Ok(Asking {
-            running: &self.running,
-            request,
-            id,
-            command: Command::Claim(command),
-            lease_ms: policy.lease_ms,
-        })
+        Ok(Self { running, request, id, command: Command::Claim(command), lease_ms: policy.lease_ms })
     }
-}
 
-/// One call of claim, from its first look to its answer.
-struct Asking<'a> {
-    running: &'a Arc<Running>,
-    request: &'a ClaimRequest<'a>,
-    id: Vec<u8>,
-    command: Command,
-    lease_ms: Option<Millis>,
-}
-
-impl Asking<'_> {
     /// The fast path: what a short snapshot decides without writing. A possible win goes to the
     /// writer, which decides anew.
     fn look(&mut self) -> Result<Option<Decision<Claim>>> {
@@ -257,11 +277,12 @@ impl Asking<'_> {
     }
 
     /// What the writer said; none if it is to be asked again under another scheme.
-    fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Decision<Claim>>> {
+    pub(super) fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Written<Decision<Claim>>>> {
         match reply.and_then(|reply| reply.answer) {
-            Ok(Answer::Decision(decision)) => Ok(Some(self.give(decision))),
+            Ok(Answer::Decision(decision)) => Ok(Some(Written::Done(self.give(decision)))),
+            Ok(Answer::Conflict(conflict)) => Ok(Some(Written::Conflict(conflict))),
             Ok(Answer::OtherScheme(stored)) => {
-                Ok(self.change_scheme(&stored).map(|mismatch| self.give(mismatch)))
+                Ok(self.change_scheme(&stored).map(|mismatch| Written::Done(self.give(mismatch))))
             }
             Ok(_) => Err(Error::misdelivered("a claim")),
             Err(error) => Err(match &self.command {
@@ -272,7 +293,7 @@ impl Asking<'_> {
     }
 
     /// What goes to the writer: the claim under a nonce that is this call's own.
-    fn named(&mut self) -> Result<Command> {
+    pub(super) fn named(&mut self) -> Result<Command> {
         if let Command::Claim(claim) = &mut self.command
             && claim.nonce == UNNAMED
         {
@@ -346,6 +367,13 @@ impl Shared {
 /// A claim's nonce until it needs one: most are answered by a look, and randomness is a call to the
 /// system. A record with this nonce looks like a win, and any win is left to the writer.
 const UNNAMED: Nonce = Nonce([0; 16]);
+
+pub(super) fn without_writes(told: Written<Decision<Claim>>) -> Result<Decision<Claim>> {
+    match told {
+        Written::Done(decision) => Ok(decision),
+        Written::Conflict(_) => Err(Error::misdelivered("a claim without writes")),
+    }
+}
 
 fn own_nonce(request: &ClaimRequest<'_>) -> Result<Nonce> {
     request.nonce.map_or_else(Nonce::random, Ok)

@@ -14,6 +14,7 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
+use crate::key::Id;
 use crate::machine::{
     self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
 };
@@ -143,6 +144,71 @@ impl Writer {
         ended.inspect_err(|error| shared.engine.poison_if_failed(error))
     }
 
+    /// One transaction that the caller fills: what it decides goes through [`Deciding`]. Committed if the caller
+    /// wants it, ended without a trace otherwise. The outer error means that it never began.
+    pub(super) fn write_deciding(
+        &mut self,
+        shared: &Shared,
+        fill: impl FnOnce(&redb::WriteTransaction, Deciding) -> (bool, Deciding),
+    ) -> Result<(Deciding, Result<()>)> {
+        let (mut deciding, ended) = {
+            let guard = shared.engine.open()?;
+            let open = guard.as_ref().ok_or_else(poisoned)?;
+            let txn = open.durable.begin(&open.db)?;
+            let now_ms = shared.now_ms();
+            let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
+            let token = match stored {
+                Ok(stored) => stored.token.max(self.token_high),
+                Err(error) => return open.durable.abort(txn).and(Err(error)),
+            };
+            let (is_wanted, mut deciding) = fill(&txn, Deciding::new(now_ms, token));
+            // Never back, also when it is given up: a token must not be issued twice.
+            self.token_high = self.token_high.max(deciding.token);
+            let saved = match deciding.failed.take() {
+                Some(error) => Err(error),
+                None if is_wanted => txn.open_table(META).map_err(before_commit).and_then(|mut meta| {
+                    meta::write(&mut meta, Now { token: self.token_high, time: shared.saved_time() })
+                }),
+                None => Ok(()),
+            };
+            let ended = match saved {
+                Ok(()) if is_wanted => commit(open, txn),
+                Ok(()) => open.durable.abort(txn),
+                Err(error) => open.durable.abort(txn).and(Err(error)),
+            };
+            if ended.is_ok() && is_wanted {
+                shared.stats.group(deciding.decided.len().max(1));
+            }
+            deciding.is_committed = ended.is_ok() && is_wanted;
+            (deciding, ended)
+        };
+        if let Err(error) = &ended {
+            shared.engine.poison_if_failed(error);
+        }
+        if deciding.is_committed {
+            self.renew_late(shared, &mut deciding);
+        }
+        Ok((deciding, ended))
+    }
+
+    /// As [`Writer::renew_late_wins`], for a transaction: the claims are with the caller already, so what counts
+    /// is the lease on disk.
+    fn renew_late(&mut self, shared: &Shared, deciding: &mut Deciding) {
+        let asks: Vec<_> =
+            deciding.decided.iter().map(|(id, command, _)| Ask { id: id.encode(), command }).collect();
+        let mut decided: Vec<_> = deciding
+            .decided
+            .iter()
+            .map(|(_, _, answer)| Decided {
+                answer: Ok(answer.clone()),
+                writes: Vec::new(),
+                untold: None,
+                took_token: false,
+            })
+            .collect();
+        self.renew_late_wins(shared, &asks, &mut decided);
+    }
+
     fn try_group(
         &mut self,
         shared: &Shared,
@@ -239,6 +305,82 @@ impl Writer {
     }
 }
 
+/// The commands of one transaction that its caller fills, decided one by one.
+pub(super) struct Deciding {
+    now_ms: Millis,
+    token: Token,
+    decided: Vec<(Id, Command, Answer)>,
+    /// Why the transaction cannot be committed any more.
+    failed: Option<Error>,
+    is_committed: bool,
+}
+
+impl Deciding {
+    fn new(now_ms: Millis, token: Token) -> Self {
+        Self { now_ms, token, decided: Vec::new(), failed: None, is_committed: false }
+    }
+
+    /// Decides one command and writes its rows, behind those before it.
+    pub(super) fn decide(
+        &mut self,
+        shared: &Shared,
+        txn: &redb::WriteTransaction,
+        id: &Id,
+        command: Command,
+    ) -> Result<Answer> {
+        if let Some(error) = &self.failed {
+            return Err(error.share());
+        }
+        let mut rows = WriteRows::open(txn)?;
+        let ask = Ask { id: id.encode(), command: &command };
+        let decided = decide(shared, &rows, &ask, self.now_ms, self.token.next());
+        if let Err(error) = put(&mut rows, &decided.writes) {
+            // Some of its rows may be written: from here on there is only an abort.
+            self.failed = Some(error.share());
+            return Err(error);
+        }
+        if decided.took_token {
+            self.token = self.token.next();
+        }
+        let answer = decided.answer?;
+        self.decided.push((id.clone(), command, answer.clone()));
+        Ok(answer)
+    }
+
+    /// Once the writer is free again: counts what happened, and wakes who waits for it. What was won in a
+    /// transaction that did not commit is lost, unless its fate is not known.
+    pub(super) fn answer(self, shared: &Shared, error: Option<&Error>) {
+        for (id, command, answer) in self.decided {
+            let encoded = id.encode();
+            let won = match &answer {
+                Answer::Decision(Decision::Won(won)) => Some((encoded.clone(), won.token)),
+                _ => None,
+            };
+            let answer = Ok(answer);
+            if self.is_committed {
+                shared.stats.answer(&command, &answer);
+                super::log::answer(&id, &command, &answer);
+                if let (Command::Owner(command), Ok(Answer::Owner(OwnerAnswer::Completed))) =
+                    (&command, &answer)
+                {
+                    shared.live.end(&(encoded.clone(), command.token));
+                }
+                shared.waiters.ring(&encoded);
+                if command.writes().is_some_and(|writes| !writes.events.is_empty()) {
+                    shared.relays.ring();
+                }
+            } else if let Some(place) = won
+                && error.is_none_or(|error| error.kind() != ErrorKind::Unknown)
+            {
+                shared.live.lose(&place);
+            }
+        }
+        if shared.engine.is_poisoned() {
+            shared.waiters.ring_all();
+        }
+    }
+}
+
 impl Served {
     /// Gives every answer, then wakes who waits for what was written: they ask anew, and find what
     /// was just made durable.
@@ -309,7 +451,9 @@ fn decide(
             before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
         let facts = Facts { now_ms, next_token, owner_lives_here };
         let verdict = machine::decide(before.as_ref(), ask.command, facts);
-        let mut answer = verdict.answer.map_err(Error::from);
+        let rows::Enacted { answer, writes, took_token } =
+            rows::enact(rows, &ask.id, before.as_ref(), ask.command, verdict, facts)?;
+        let mut answer = answer.map_err(Error::from);
         if let Ok(answer) = &mut answer {
             rows::fill(rows, &ask.id, answer)?;
         }
@@ -320,8 +464,6 @@ fn decide(
             }),
             _ => None,
         };
-        let took_token = verdict.changes.took_token;
-        let writes = rows::plan(&ask.id, before.as_ref(), verdict.changes)?;
         Ok(Decided { answer, writes, untold, took_token })
     }));
     match decided {

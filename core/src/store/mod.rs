@@ -42,6 +42,7 @@ mod slot;
 mod sweep;
 mod tables;
 mod timer;
+mod transaction;
 mod wait;
 
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
 pub use request::ClaimRequest;
+pub use transaction::{Transaction, View, transaction_error};
 
 pub(crate) use outbox::{Ended, Turned};
 pub(crate) use queue::{Lane, Place};
@@ -165,6 +167,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
+        shared.check_outside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -237,6 +240,7 @@ impl Running {
 
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.check_outside()?;
         shared
             .engine
             .check()

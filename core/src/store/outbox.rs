@@ -287,7 +287,7 @@ impl Shared {
         self.check()?;
         let mut result = None;
         let written = catch_unwind(AssertUnwindSafe(|| {
-            self.writer.lock().write_with_token(self, |rows, token| {
+            self.lock_writer()?.write_with_token(self, |rows, token| {
                 let (found, ended) = write(rows, token, self.now_ms())?;
                 result = Some(found);
                 Ok((!matches!(ended, Wrote::Nothing), matches!(ended, Wrote::RowsWithToken)))

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::fingerprint::{Fingerprint, Request, Scheme};
 use crate::key::Id;
 use crate::machine::{Blob, Body, ClaimCommand};
-use crate::{Nonce, Policy, Result, Token};
+use crate::{Nonce, Policy, Result, Token, Writes};
 
 /// A claim as a caller words it: who asks, for what, and under which settings.
 ///
@@ -91,7 +91,7 @@ impl<'a> ClaimRequest<'a> {
         self.policy.unwrap_or(store_policy)
     }
 
-    pub(super) fn command(&self, nonce: Nonce, policy: Policy) -> Result<ClaimCommand> {
+    pub(super) fn command(&self, nonce: Nonce, policy: Policy, writes: &Writes) -> Result<ClaimCommand> {
         let fingerprint = match &self.print {
             Print::Made(fingerprint) => fingerprint.clone(),
             Print::Of(scheme, request) => scheme.fingerprint(request)?,
@@ -103,7 +103,7 @@ impl<'a> ClaimRequest<'a> {
             policy,
             operation: self.operation.map(str::to_owned),
             request: self.stored.map(|bytes| Body::Here(Blob::from(bytes))),
-            writes: false,
+            writes: writes.clone(),
         })
     }
 

@@ -1,10 +1,11 @@
 //! What the handles, the writer and the timer of one open store share.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Running;
 use super::claims::Cancel;
@@ -43,7 +44,61 @@ pub(crate) struct Shared {
     pub(crate) closing: Cancel,
 }
 
+thread_local! {
+    /// The stores, by their address, inside whose transaction or view this thread is.
+    static INSIDE: RefCell<Vec<(usize, Inside)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a thread is inside of, and so must not wait for.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Inside {
+    /// It holds the writer. It may look: whoever closes or reopens the store waits for the writer first.
+    Transaction,
+    /// It holds the database open, which whoever reopens it waits for: another look would wait behind that.
+    View,
+}
+
+/// Leaves it again when dropped.
+pub(super) struct Entered;
+
+impl Inside {
+    pub(super) fn enter(self, shared: &Shared) -> Entered {
+        INSIDE.with_borrow_mut(|stores| stores.push((shared.address(), self)));
+        Entered
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(|stores| {
+            stores.pop();
+        });
+    }
+}
+
 impl Shared {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Refuses what would wait for this thread's own transaction for ever.
+    pub(super) fn check_outside(&self) -> Result<()> {
+        let address = self.address();
+        if INSIDE.with_borrow(|stores| stores.iter().any(|(inside, _)| *inside == address)) {
+            return Err(Error::invalid(
+                "inside a transaction or view the store's own commands would wait for it; use the transaction's",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The writer, for whoever commits outside the queue.
+    pub(super) fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
+        self.engine.check()?;
+        self.check_outside()?;
+        Ok(self.writer.lock())
+    }
+
     /// Store time now; never before an earlier answer of this call.
     pub(crate) fn now_ms(&self) -> Millis {
         if self.engine.is_inherited() {
@@ -75,6 +130,7 @@ impl Shared {
         command: impl FnOnce() -> (Command, G),
     ) -> Result<Reply> {
         self.engine.check()?;
+        self.check_outside()?;
         let (giver, taker) = slot();
         let writer = self.writer.try_lock();
         let (command, order) = command();
@@ -96,6 +152,7 @@ impl Shared {
     /// Asks, to be answered later.
     pub(crate) fn ask_later(&self, lane: Lane, id: &Id, command: Command) -> Result<Taker<Reply>> {
         self.engine.check()?;
+        self.check_outside()?;
         let (giver, taker) = slot();
         self.push(lane, Job::new(id.clone(), command, giver))?;
         Ok(taker)
@@ -111,6 +168,12 @@ impl Shared {
 
     /// Looks at one short snapshot. If that poisons the store, whoever waits is told at once.
     pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
+        let view = (self.address(), Inside::View);
+        if INSIDE.with_borrow(|stores| stores.contains(&view)) {
+            return Err(Error::invalid(
+                "inside a view nothing else of the store can be read; read it before",
+            ));
+        }
         let result = self.engine.read(look);
         if result.is_err() && self.engine.is_poisoned() {
             self.waiters.ring_all();

@@ -31,11 +31,22 @@ const ARCHIVE: Definition = TableDefinition::new("archive");
 const DUE: Definition = TableDefinition::new("due");
 const OUTBOX: Definition = TableDefinition::new("outbox");
 const APP: Definition = TableDefinition::new("app");
+/// What the name of every later table of ours begins with.
+const RESERVED: &str = "keyclaim";
 
 /// Makes every table, so that a reader never meets a store without one.
 pub(super) fn create_all(txn: &WriteTransaction) -> Result<()> {
     for definition in [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP] {
         txn.open_table(definition).map_err(before_commit)?;
+    }
+    Ok(())
+}
+
+/// Checks that a table is the caller's own by its name: all that keyclaim has or will have are refused.
+pub(super) fn check_own(name: &str) -> Result<()> {
+    let is_ours = [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP].iter().any(|ours| ours.name() == name);
+    if is_ours || name.starts_with(RESERVED) || name.is_empty() {
+        return Err(Error::invalid("the table's name is reserved for keyclaim; choose another"));
     }
     Ok(())
 }
@@ -139,6 +150,11 @@ impl ReadRows {
     /// How many events there are.
     pub(super) fn outbox_len(&self) -> Result<u64> {
         self.txn.open_table(OUTBOX).map_err(before_commit)?.len().map_err(before_commit)
+    }
+
+    /// The snapshot, for the caller's own tables.
+    pub(super) fn txn(&self) -> &ReadTransaction {
+        &self.txn
     }
 
     /// Calls `look` with the records from `start` on until it says enough.

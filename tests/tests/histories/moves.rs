@@ -8,8 +8,8 @@ use keyclaim::machine::{
     OperatorAct, OutcomeClass, OwnerAnswer, OwnerCommand, Refusal, Replay, State, StepResult, WonKind,
     decide,
 };
-use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token};
-use keyclaim_tests::machine_kit::{World, claim_with, hold, nonce, outcome, renew, say};
+use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token, Writes};
+use keyclaim_tests::machine_kit::{World, claim_with, hold, nonce, outcome, renew, say, some_writes};
 
 use super::ghost::Ghost;
 
@@ -197,7 +197,7 @@ impl Node {
     fn claim_lost(&mut self, who: usize) -> Option<()> {
         let before = self.world.record.clone();
         let mut claim = self.claim_command(3);
-        claim.writes = who == 1;
+        claim.writes = if who == 1 { some_writes() } else { Writes::new() };
         let Ok(Answer::Decision(Decision::Won(won))) = self.world.ask(&Command::Claim(claim)) else {
             return None;
         };
@@ -258,12 +258,22 @@ impl Node {
     }
 
     fn point(&self, who: usize) -> Act {
-        Act::Checkpoint { name: "half".into(), data: Blob(vec![1]), met: self.owners[who].met }
+        Act::Checkpoint {
+            name: "half".into(),
+            data: Blob(vec![1]),
+            met: self.owners[who].met,
+            writes: Writes::new(),
+        }
     }
 
     fn step(&self, who: usize, name: &str, in_doubt: InDoubt) -> Act {
-        let begin =
-            BeginEffect { name: name.into(), limit_ms: Millis(LIMIT), in_doubt, met: self.owners[who].met };
+        let begin = BeginEffect {
+            name: name.into(),
+            limit_ms: Millis(LIMIT),
+            in_doubt,
+            met: self.owners[who].met,
+            writes: Writes::new(),
+        };
         Act::BeginEffect(begin)
     }
 
@@ -273,7 +283,7 @@ impl Node {
     }
 
     fn ending(&self, who: usize, class: OutcomeClass) -> Act {
-        Act::Complete { outcome: outcome(class), met: self.owners[who].met }
+        Act::Complete { outcome: outcome(class), met: self.owners[who].met, writes: Writes::new() }
     }
 
     /// An owner says something with its next number, and asks again at once.

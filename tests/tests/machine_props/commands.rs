@@ -4,9 +4,10 @@ use keyclaim::machine::{
     Act, Answer, BeginEffect, Blob, Body, Command, Decision, EffectAnswer, HoldReason, InDoubt, OperatorAct,
     OperatorCommand, OutcomeClass, OwnerAnswer, Refusal, StepResult, WonKind,
 };
-use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Token};
+use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Token, Writes};
 use keyclaim_tests::machine_kit::{
     HORIZON, LEASE, LIMIT, SETTLE, T0, WINDOW, World, claim_with, nonce, outcome, policy, print, say,
+    some_writes,
 };
 use proptest::prelude::*;
 
@@ -50,7 +51,7 @@ impl Turn {
                 let mut claim = claim_with(*nonce, if *endless { settings.no_lease() } else { settings });
                 claim.fingerprint = print(*request);
                 claim.token = with_token.then_some(token);
-                claim.writes = *writes;
+                claim.writes = if *writes { some_writes() } else { Writes::new() };
                 if *finishable {
                     claim.operation = Some("charge".into());
                     claim.request = Some(Body::Here(Blob(vec![1])));
@@ -125,16 +126,29 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         prop_oneof![4 => Just(None), 1 => any::<u64>().prop_map(Some), 2 => (1..LEASE).prop_map(Some)]
             .prop_map(|lease_ms| Act::Renew { lease_ms: lease_ms.map(Millis) }),
-        (name(), met()).prop_map(|(name, met)| Act::Checkpoint { name, data: Blob(vec![1]), met }),
+        (name(), met(), writes()).prop_map(|(name, met, writes)| Act::Checkpoint {
+            name,
+            data: Blob(vec![1]),
+            met,
+            writes
+        }),
         (name(), limit_ms, in_doubt, met()).prop_map(|(name, limit_ms, in_doubt, met)| {
             Act::BeginEffect(BeginEffect { name, limit_ms, in_doubt, met })
         }),
         (name(), step_result()).prop_map(|(name, result)| Act::FinishEffect { name, result }),
-        (class(), met()).prop_map(|(class, met)| Act::Complete { outcome: outcome(class), met }),
+        (class(), met(), writes()).prop_map(|(class, met, writes)| Act::Complete {
+            outcome: outcome(class),
+            met,
+            writes
+        }),
         Just(Act::Release),
         Just(Act::Abandon),
         Just(Act::Hold { reason: HoldReason::Owner }),
     ]
+}
+
+fn writes() -> impl Strategy<Value = Writes> {
+    prop_oneof![2 => Just(Writes::new()), 1 => Just(some_writes())]
 }
 
 fn step_result() -> impl Strategy<Value = StepResult> {

@@ -141,7 +141,7 @@ impl Model {
     fn begin_attempt(&mut self, claim: &ClaimCommand, word: Word) -> Word {
         let endless = format!("{:?}", claim.policy).contains("lease_ms: None");
         let lease_ms = if endless { None } else { Some(LEASE) };
-        let (nonce, claim_wrote) = (claim.nonce.0[0], claim.writes);
+        let (nonce, claim_wrote) = (claim.nonce.0[0], !claim.writes.is_empty());
         self.write(Line::Attempt { token: self.next, nonce, lease_ms, claim_wrote });
         if claim.operation.is_some() {
             self.write(Line::Finishable);
