@@ -65,6 +65,8 @@ pub struct DeadLetter {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Relayed {
+    /// Entries of the due index that were read to find what to lease.
+    pub rows_read: u64,
     /// Deliveries that were handed to the handler.
     pub begun: u64,
     /// Events that were published, and are gone from the outbox.

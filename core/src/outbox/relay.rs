@@ -384,6 +384,7 @@ struct Counts {
 impl Counts {
     fn turned(&self, turned: &Turned, ends: &[Ended]) {
         let mut stored = self.stored.lock();
+        stored.rows_read += turned.rows_read;
         stored.damaged += turned.damaged;
         stored.dead += turned.died;
         for (settled, ended) in turned.settled.iter().zip(ends) {

@@ -153,20 +153,6 @@ impl Store {
         self.running.shared.outbox_standing()
     }
 
-    /// Emits events outside of any request, in one commit; returns the generation they are named by.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn emit(&self, scope: &crate::Scope, events: &[crate::Event]) -> Result<crate::Generation> {
-        let shared = &self.running.shared;
-        let generation = shared.write_outbox(|rows, token, now_ms| {
-            let generation = crate::Generation(token.0);
-            let writes = outbox::plan(rows, scope, generation, 0, token, now_ms, events)?;
-            put(rows, &writes)?;
-            Ok((generation, Wrote::RowsWithToken))
-        })?;
-        shared.relays.ring();
-        Ok(generation)
-    }
-
     fn on_dead_letter(
         &self,
         id: EventId,
