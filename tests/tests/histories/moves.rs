@@ -267,13 +267,8 @@ impl Node {
     }
 
     fn step(&self, who: usize, name: &str, in_doubt: InDoubt) -> Act {
-        let begin = BeginEffect {
-            name: name.into(),
-            limit_ms: Millis(LIMIT),
-            in_doubt,
-            met: self.owners[who].met,
-            writes: Writes::new(),
-        };
+        let begin =
+            BeginEffect { name: name.into(), limit_ms: Millis(LIMIT), in_doubt, met: self.owners[who].met };
         Act::BeginEffect(begin)
     }
 

@@ -220,5 +220,6 @@ pub(crate) fn word(answer: &Result<Answer, Refusal>) -> &'static str {
         },
         Ok(Answer::Nothing) => "nothing",
         Ok(Answer::Undone) => "undone",
+        Ok(Answer::Conflict(_)) => "conflict",
     }
 }

@@ -214,7 +214,7 @@ impl Model {
                 "renewed"
             }
             Act::Checkpoint { met, .. } => self.settle(*met, Line::Pointed, "checkpointed"),
-            Act::Complete { outcome, met } => {
+            Act::Complete { outcome, met, .. } => {
                 self.settle(*met, Line::Completed { class: outcome.class }, "completed")
             }
             Act::BeginEffect(begin) => self.begin(begin),

@@ -102,11 +102,20 @@ fn claims() -> Vec<Asked> {
 fn acts() -> Vec<(&'static str, Act)> {
     let pay = |in_doubt| Act::BeginEffect(effect("pay", in_doubt, 0));
     let finish = |result| Act::FinishEffect { name: "pay".into(), result };
-    let complete = |class, met| Act::Complete { outcome: outcome(class), met };
+    let complete =
+        |class, met| Act::Complete { outcome: outcome(class), met, writes: keyclaim::Writes::new() };
     vec![
         ("renew", Act::Renew { lease_ms: None }),
         ("renew-named", Act::Renew { lease_ms: Some(Millis(NAMED_LEASE)) }),
-        ("checkpoint", Act::Checkpoint { name: "half".into(), data: bytes("data"), met: ALL }),
+        (
+            "checkpoint",
+            Act::Checkpoint {
+                name: "half".into(),
+                data: bytes("data"),
+                met: ALL,
+                writes: keyclaim::Writes::new(),
+            },
+        ),
         ("begin", Act::BeginEffect(effect("mail", InDoubt::Repeat, ALL))),
         ("begin-skip", Act::BeginEffect(effect("mail", InDoubt::Repeat, 0))),
         ("pay-safe", pay(InDoubt::Repeat)),

@@ -305,7 +305,7 @@ impl Seen<'_> {
     fn check_point(&self, before: &Record, record: &Record) {
         let Command::Owner(owner) = self.command else { return };
         match (&owner.act, &record.point) {
-            (Act::Checkpoint { name, data, met }, Some(point)) if before.point != record.point => {
+            (Act::Checkpoint { name, data, met, .. }, Some(point)) if before.point != record.point => {
                 assert_eq!((&point.name, &point.data, point.covers), (name, data, *met));
             }
             (_, point) => assert!(point.is_none() || *point == before.point),
