@@ -1,5 +1,7 @@
 //! A store whose requests emit events, and a handler that notes what it is given.
 
+#![allow(clippy::needless_pass_by_value, reason = "a payload is named where it is given")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

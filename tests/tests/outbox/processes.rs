@@ -164,7 +164,7 @@ fn however_often_the_relay_is_killed_every_event_is_published_and_acted_on_once(
         for n in 0..=kills % 4 {
             let Some((key, payload)) = relay.next() else { break 'relays };
             let is_last = n == kills % 4;
-            if is_last && kills % 3 == 0 {
+            if is_last && kills.is_multiple_of(3) {
                 break;
             }
             consumer.consume(&key, &payload);
