@@ -181,6 +181,7 @@ impl Counters {
             held: of(&self.held),
             expired: of(&self.expired),
             expired_reuse: of(&self.expired_reuse),
+            conflicts: of(&self.conflicts),
             completed: of(&self.completed),
             untold: of(&self.untold),
             unknown: of(&self.unknown),

@@ -187,8 +187,8 @@ pub fn drop_dead(rows: &impl Rows, place: &Place, seen: Token, now_ms: Millis) -
     remove(rows, place, &row, now_ms)
 }
 
-/// The event of a place.
-pub(crate) fn load(rows: &impl Rows, place: &Place) -> Result<Option<Row>> {
+/// The event of a place; none if it is gone. Errors: `Corrupt`, `Incompatible`.
+pub fn load(rows: &impl Rows, place: &Place) -> Result<Option<Row>> {
     rows.get(Table::Outbox, &place.0)?.map(|bytes| Row::decode(place, &bytes)).transpose()
 }
 

@@ -88,8 +88,10 @@ pub struct Relayed {
 }
 
 impl Delivery {
+    /// What an engine hands over for the event of this place, which it leased with this token.
+    ///
     /// Errors: `Corrupt` if the scope is none.
-    pub(crate) fn of(store: StoreId, place: Place, row: Row, token: Token) -> Result<Self> {
+    pub fn of(store: StoreId, place: Place, row: Row, token: Token) -> Result<Self> {
         Ok(Self {
             id: row.id,
             key: row.id.key(store),
@@ -105,8 +107,8 @@ impl Delivery {
 }
 
 impl DeadLetter {
-    /// None if the event is no dead letter.
-    pub(crate) fn of(row: Row) -> Result<Option<Self>> {
+    /// What an engine shows of this event; none if it is no dead letter. Errors: `Corrupt` if the scope is none.
+    pub fn of(row: Row) -> Result<Option<Self>> {
         let Standing::Dead { token, since_ms } = row.standing else { return Ok(None) };
         Ok(Some(Self {
             id: row.id,

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! An event with an ordering key waits until all before it with the same scope and ordering key are gone; a dead
-//! letter stops those behind it. The functions in here decide, over [`Rows`](crate::rows::Rows), for every engine.
+//! letter stops those behind it. The functions in here decide, over [`Rows`](crate::rows::Rows), for every engine. The
+//! page `core/docs/outbox.md` has the guarantees, the settings and what a consumer does.
 
 mod backoff;
 mod decide;
@@ -23,7 +24,7 @@ mod relay;
 mod row;
 
 pub use backoff::Backoff;
-pub use decide::{Ending, Leased, Settled, Terms, drop_dead, end, lease, plan, requeue};
+pub use decide::{Ending, Leased, Settled, Terms, drop_dead, end, lease, load, plan, requeue};
 pub use delivery::{DeadLetter, Delivery, PublishError, Relayed};
 pub use event::{Event, EventId, check};
 pub use options::RelayOptions;
@@ -31,4 +32,5 @@ pub use options::RelayOptions;
 pub use relay::Relay;
 pub use row::{Place, Row, Standing};
 
-pub(crate) use decide::{load, no_such_letter};
+#[cfg(feature = "store")]
+pub(crate) use decide::no_such_letter;

@@ -14,13 +14,14 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
+use crate::app;
 use crate::key::Id;
 use crate::machine::{
     self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
 };
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
-use crate::{Error, ErrorKind, Millis, Result, Token};
+use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
 pub(super) struct Writer {
@@ -159,7 +160,10 @@ impl Writer {
             let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
             let token = match stored {
                 Ok(stored) => stored.token.max(self.token_high),
-                Err(error) => return open.durable.abort(txn).and(Err(error)),
+                Err(error) => {
+                    let ended = open.durable.abort(txn).and(Err(error));
+                    return ended.inspect_err(|error| shared.engine.poison_if_failed(error));
+                }
             };
             let (is_wanted, mut deciding) = fill(&txn, Deciding::new(now_ms, token));
             // Never back, also when it is given up: a token must not be issued twice.
@@ -180,6 +184,7 @@ impl Writer {
                 shared.stats.group(deciding.decided.len().max(1));
             }
             deciding.is_committed = ended.is_ok() && is_wanted;
+            shared.engine.poison_if_file_failed(&open.file);
             (deciding, ended)
         };
         if let Err(error) = &ended {
@@ -345,6 +350,32 @@ impl Deciding {
         let answer = decided.answer?;
         self.decided.push((id.clone(), command, answer.clone()));
         Ok(answer)
+    }
+
+    /// Writes rows of the application behind what was written before.
+    pub(super) fn write(
+        &mut self,
+        txn: &redb::WriteTransaction,
+        writes: &Writes,
+    ) -> Result<Written<Version>> {
+        if let Some(error) = &self.failed {
+            return Err(error.share());
+        }
+        writes.check().map_err(Error::invalid)?;
+        if !writes.events.is_empty() {
+            return Err(Error::invalid(
+                "an event is named by its claim; emit it with one of the claim's commands",
+            ));
+        }
+        let version = Version(self.token.next().0);
+        let mut rows = WriteRows::open(txn)?;
+        let planned = match app::plan(&rows, &writes.rows, version)? {
+            Ok(planned) => planned,
+            Err(conflict) => return Ok(Written::Conflict(conflict)),
+        };
+        put(&mut rows, &planned).inspect_err(|error| self.failed = Some(error.share()))?;
+        self.token = self.token.next();
+        Ok(Written::Done(version))
     }
 
     /// Once the writer is free again: counts what happened, and wakes who waits for it. What was won in a

@@ -115,6 +115,7 @@ impl Engine {
         if let Err(error) = &result {
             self.poison_if_failed(error);
         }
+        self.poison_if_file_failed(&open.file);
         result
     }
 
@@ -122,6 +123,13 @@ impl Engine {
     pub(super) fn poison_if_failed(&self, error: &Error) {
         if matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Unknown) {
             self.poison(error.message());
+        }
+    }
+
+    /// Poisons the store if its file has failed under the hands of a caller, who was told by redb and not by us.
+    pub(super) fn poison_if_file_failed(&self, file: &FileState) {
+        if file.failed() {
+            self.poison("reading or writing the store's file failed inside a caller's transaction or view");
         }
     }
 

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
+mod app;
 pub(crate) mod backend;
 mod claims;
 mod clock;
@@ -48,11 +49,14 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use app::AppPage;
 pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
 pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
+/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
+pub use redb;
 pub use request::ClaimRequest;
 pub use transaction::{Transaction, View, transaction_error};
 
@@ -167,7 +171,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
-        shared.check_outside()?;
+        shared.refuse_inside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -240,7 +244,7 @@ impl Running {
 
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.check_outside()?;
+        shared.refuse_inside()?;
         shared
             .engine
             .check()

@@ -81,8 +81,14 @@ impl Shared {
         std::ptr::from_ref(self).addr()
     }
 
+    /// Whether commands can be served to this thread.
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        self.engine.check()?;
+        self.refuse_inside()
+    }
+
     /// Refuses what would wait for this thread's own transaction for ever.
-    pub(super) fn check_outside(&self) -> Result<()> {
+    pub(super) fn refuse_inside(&self) -> Result<()> {
         let address = self.address();
         if INSIDE.with_borrow(|stores| stores.iter().any(|(inside, _)| *inside == address)) {
             return Err(Error::invalid(
@@ -94,7 +100,6 @@ impl Shared {
 
     /// The writer, for whoever commits outside the queue.
     pub(super) fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
-        self.engine.check()?;
         self.check_outside()?;
         Ok(self.writer.lock())
     }
@@ -129,7 +134,6 @@ impl Shared {
         id: &Id,
         command: impl FnOnce() -> (Command, G),
     ) -> Result<Reply> {
-        self.engine.check()?;
         self.check_outside()?;
         let (giver, taker) = slot();
         let writer = self.writer.try_lock();
@@ -151,7 +155,6 @@ impl Shared {
 
     /// Asks, to be answered later.
     pub(crate) fn ask_later(&self, lane: Lane, id: &Id, command: Command) -> Result<Taker<Reply>> {
-        self.engine.check()?;
         self.check_outside()?;
         let (giver, taker) = slot();
         self.push(lane, Job::new(id.clone(), command, giver))?;

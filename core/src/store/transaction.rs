@@ -5,7 +5,7 @@
 //! the transaction ended by an explicit abort: one that unwinds through redb leaks pages and turns
 //! quick-repair off.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{Running, Store};
 use crate::claim::Claim;
 use crate::machine::{Act, Answer, Decision, Outcome, OwnerAnswer};
 use crate::store::shared::Inside;
-use crate::{Error, ErrorKind, Result, Writes, Written};
+use crate::{Error, ErrorKind, Result, Version, Writes, Written};
 
 /// The inside of one transaction: the caller's own tables, and the commands that commit with them.
 ///
@@ -50,20 +50,22 @@ impl Store {
     /// ([`ClaimRequest::nonce`]). After any error a claim won in here is void; what it says is `Fenced`.
     ///
     /// ```
-    /// # use keyclaim::{Abandoned, ClaimRequest, Error, Id, Key, Options, Scope, Store, redb};
+    /// # use keyclaim::{Abandoned, ClaimRequest, Error, Id, Key, Options, Scope, Store, transaction_error};
     /// # use keyclaim::{fingerprint::{Request, Scheme}, machine::{Decision, Outcome, Response}};
+    /// use keyclaim::store::redb::{ReadableTable, TableDefinition};
+    ///
+    /// const BALANCES: TableDefinition<&str, u64> = TableDefinition::new("balances");
+    ///
     /// # let store = Store::in_memory(Options::new(Abandoned::Rerun))?;
     /// # let id = Id::new(Scope::new(b"acme")?, Key::new(b"k1")?);
-    /// const BALANCES: redb::TableDefinition<&str, u64> = redb::TableDefinition::new("balances");
-    ///
-    /// # let request = Request { method: "POST", target: "/debits", ..Request::default() };
-    /// let claim = ClaimRequest::new(id, Scheme::Raw, request);
+    /// # let request = Request { method: b"POST", target: b"/deposits", ..Request::default() };
+    /// let request = ClaimRequest::new(id, Scheme::Raw, request);
     /// store.transaction(|t| {
-    ///     let Decision::Won(claim) = t.claim(&claim)? else { return Ok(()) };
+    ///     let Decision::Won(claim) = t.claim(&request)? else { return Ok(()) };
     ///     let mut balances = t.open_table(BALANCES)?;
-    ///     let balance = balances.get("anna").map_err(keyclaim::transaction_error)?.map_or(0, |b| b.value());
-    ///     balances.insert("anna", balance + 5).map_err(keyclaim::transaction_error)?;
-    ///     t.complete(&claim, &Outcome::success(Response::new(201, "done")))
+    ///     let had = balances.get("anna").map_err(transaction_error)?.map_or(0, |row| row.value());
+    ///     balances.insert("anna", had + 5).map_err(transaction_error)?;
+    ///     t.complete(&claim, &Outcome::success(Response::new(201, "deposited")))
     /// })?;
     /// # Ok::<(), Error>(())
     /// ```
@@ -192,6 +194,11 @@ impl Transaction<'_> {
         Ok(self.say(claim, claim.complete_act(outcome, writes))?.map(drop))
     }
 
+    /// Like [`Store::write`], as part of this transaction. A conflict leaves the transaction as it is.
+    pub fn write(&self, writes: &Writes) -> Result<Written<Version>> {
+        self.deciding()?.write(self.txn, writes)
+    }
+
     fn say(&self, claim: &Claim, act: Act) -> Result<Written<OwnerAnswer>> {
         if !claim.is_of(self.running) {
             return Err(Error::invalid(
@@ -202,10 +209,13 @@ impl Transaction<'_> {
     }
 
     fn decide(&self, id: &crate::Id, command: crate::machine::Command) -> Result<Answer> {
-        let mut deciding = self.deciding.try_borrow_mut().map_err(|_| {
+        self.deciding()?.decide(&self.running.shared, self.txn, id, command)
+    }
+
+    fn deciding(&self) -> Result<RefMut<'_, Deciding>> {
+        self.deciding.try_borrow_mut().map_err(|_| {
             Error::new(ErrorKind::Internal, "a command of a transaction was said inside another one")
-        })?;
-        deciding.decide(&self.running.shared, self.txn, id, command)
+        })
     }
 }
 

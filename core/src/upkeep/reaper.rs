@@ -127,7 +127,7 @@ impl Store {
 }
 
 pub(crate) fn pass(shared: &Shared, reap: &Reap) -> Result<Reaped> {
-    shared.check()?;
+    shared.check_outside()?;
     let _alone = shared
         .reaping
         .try_lock()
