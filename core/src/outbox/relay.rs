@@ -125,9 +125,10 @@ impl Store {
 }
 
 impl Relay {
-    /// What the relay has done so far.
+    /// What the relay has done so far; nothing in a forked child.
     pub fn counts(&self) -> Relayed {
-        self.counts.read()
+        // In a forked child a lock may be held for ever.
+        if self.shared.is_inherited() { Relayed::default() } else { self.counts.read() }
     }
 
     /// Ends the relay: leases nothing more, gives back at once what no handler has begun, lets running handlers
@@ -139,12 +140,11 @@ impl Relay {
     pub fn shutdown(mut self, within: Duration) -> Relayed {
         if self.shared.is_inherited() {
             // A forked child has none of the threads.
-            self.workers.clear();
-            return self.counts.read();
+            return Relayed::default();
         }
         self.tell(after(within));
         let _disconnected = self.ended.recv();
-        let done = self.counts.read();
+        let done = self.counts();
         if done.open == 0 {
             // Nothing runs in them any more.
             self.workers.drain(..).for_each(|worker| drop(worker.join()));

@@ -160,7 +160,7 @@ impl Store {
         writes: impl Fn(&WriteRows<'_>, &Place, Millis) -> Result<Vec<Write>>,
     ) -> Result<()> {
         let shared = &self.running.shared;
-        let place = shared.find_dead(id, seen)?.ok_or_else(outbox::no_such_letter)?;
+        let place = shared.find_dead(id)?.ok_or_else(outbox::no_such_letter)?;
         shared.write_outbox(|rows, _, now_ms| {
             let writes = writes(rows, &place, now_ms)?;
             put(rows, &writes)?;
@@ -292,7 +292,7 @@ impl Shared {
     }
 
     /// The place of a dead letter.
-    fn find_dead(&self, id: EventId, seen: Token) -> Result<Option<Place>> {
+    fn find_dead(&self, id: EventId) -> Result<Option<Place>> {
         let mut after: Option<Vec<u8>> = None;
         // Page by page, for one snapshot over all of them would keep their pages from being used again.
         loop {
@@ -301,7 +301,7 @@ impl Shared {
                 after = entries.last().map(|last| last.place.clone());
                 for entry in entries {
                     match dead_letter(rows, entry.row) {
-                        Ok(Some((place, letter))) if letter.id == id && letter.token == seen => {
+                        Ok(Some((place, letter))) if letter.id == id => {
                             return Ok(Some(place));
                         }
                         Ok(_) => {}

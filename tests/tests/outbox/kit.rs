@@ -40,6 +40,11 @@ pub(crate) fn options() -> RelayOptions {
     options.attempts_max(3).expect("in bounds").backoff(backoff)
 }
 
+/// As [`options`], with a lease that no stalled machine outlasts.
+pub(crate) fn long_lease() -> RelayOptions {
+    options().lease(Duration::from_mins(10)).expect("in bounds")
+}
+
 pub(crate) fn ordered(key: &str, payload: impl ToString) -> Event {
     Event::new("orders", payload.to_string()).ordering_key(key)
 }

@@ -27,7 +27,7 @@ fn every_chain_is_published_in_the_order_of_its_commits_by_many_workers() {
     let running: Arc<Mutex<HashMap<String, Arc<AtomicBool>>>> = Arc::default();
     let (noted, inside) = (published.clone(), running.clone());
     let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(5)).expect("in bounds");
-    let patient = options().attempts_max(1_000).expect("in bounds").backoff(backoff);
+    let patient = long_lease().attempts_max(1_000).expect("in bounds").backoff(backoff);
     let relay = store.relay(&patient.workers(8).expect("in bounds"), move |delivery: &Delivery| {
         let alone = inside.lock().expect("no panic").entry(chain(delivery)).or_default().clone();
         assert!(!alone.swap(true, Ordering::SeqCst), "two of one chain at once");

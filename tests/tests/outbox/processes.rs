@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use fork::Fork;
 use keyclaim::fingerprint::{Request, Scheme};
 use keyclaim::machine::Decision;
-use keyclaim::outbox::{Backoff, RelayOptions};
-use keyclaim::{Abandoned, ClaimRequest, Id, Key, Options, Scope, Store};
+use keyclaim::outbox::{Backoff, RelayOptions, Relayed};
+use keyclaim::{Abandoned, ClaimRequest, ErrorKind, Id, Key, Options, Scope, Store};
 
 use crate::faulty::*;
 use crate::kit::*;
@@ -19,6 +20,9 @@ use crate::kit::*;
 #[test]
 fn helper() {
     let Some(path) = std::env::var_os("KEYCLAIM_TEST_PATH").map(PathBuf::from) else { return };
+    if std::env::var_os("KEYCLAIM_TEST_FORKS").is_some() {
+        return go_on_after_children(&path);
+    }
     let store = Store::open(path, Options::new(Abandoned::Rerun)).expect("nobody else has it");
     let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(1)).expect("in bounds");
     // Every kill costs an attempt, and there are many kills.
@@ -40,6 +44,34 @@ fn helper() {
     println!("drained");
 }
 
+/// Forks children that do to an inherited relay what they can, and goes on with it after each.
+fn go_on_after_children(path: &Path) {
+    let store = Store::open(path, Options::new(Abandoned::Rerun)).expect("nobody else has it");
+    let published = Published::default();
+    let mut relay = Some(store.relay(&long_lease(), published.handler()).expect("open"));
+    for n in 0..30 {
+        emit(&store, "a", &format!("forked {n}"), [ordered("k", n)]);
+        match fork::fork().expect("there is room for a process") {
+            Fork::Child => {
+                let harms_nothing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    assert_eq!(relay.as_ref().expect("there").counts(), Relayed::default());
+                    refused(store.outbox_lease(1, &options()), ErrorKind::Closed);
+                    refused(store.relay(&options(), |_| Ok(())), ErrorKind::Closed);
+                    let relay = relay.take().expect("there");
+                    if n % 2 == 0 {
+                        assert_eq!(relay.shutdown(LONG), Relayed::default());
+                    }
+                }));
+                std::process::exit(i32::from(harms_nothing.is_err()));
+            }
+            Fork::Parent(pid) => assert_eq!(fork::waitpid(pid).expect("a child"), 0, "the child failed"),
+        }
+    }
+    eventually("all is published", || store.outbox().expect("healthy").events == 0);
+    assert_eq!(published.payloads(), (0..30).map(|n| n.to_string()).collect::<Vec<_>>());
+    println!("drained");
+}
+
 /// The relay's process, from the consumer's side. Killed when dropped.
 struct RelayProcess {
     child: Child,
@@ -49,9 +81,14 @@ struct RelayProcess {
 
 impl RelayProcess {
     fn start(path: &Path) -> Self {
+        Self::start_with(path, &[])
+    }
+
+    fn start_with(path: &Path, vars: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "processes::helper", "--nocapture", "--test-threads=1"])
             .env("KEYCLAIM_TEST_PATH", path)
+            .envs(vars.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -180,4 +217,12 @@ fn however_often_the_relay_is_killed_every_event_is_published_and_acted_on_once(
     assert!(all.iter().all(|event| consumer.acts.get(event) == Some(&1)), "{:?}", consumer.acts);
     let deliveries: u32 = consumer.deliveries.values().sum();
     assert!(kills > 5 && deliveries as usize > EVENTS, "{kills} kills, {deliveries} deliveries");
+}
+
+#[test]
+fn a_forked_child_that_uses_or_drops_a_relay_harms_nothing() {
+    let folder = fast_folder();
+    let path = folder.path().join("producer");
+    let forks = bounded(move || RelayProcess::start_with(&path, &[("KEYCLAIM_TEST_FORKS", "1")]).next());
+    assert_eq!(forks, None, "it publishes nothing by its output");
 }
