@@ -265,7 +265,7 @@ impl Claim {
         // Asked before any lock: in a forked child one may be held for ever.
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let lane = Lane::Owner(Place::take(&self.waiting)?);
+        let lane = self.lane()?;
         let mut seq = 0;
         // Numbered when it goes to the writer, so that numbers reach it in order.
         let reply = self.running.shared.ask(lane, &self.id, || {
@@ -279,7 +279,7 @@ impl Claim {
     async fn ask_async(&self, act: Act) -> Result<Written<OwnerAnswer>> {
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let lane = Lane::Owner(Place::take(&self.waiting)?);
+        let lane = self.lane()?;
         let (seq, taker) = {
             let mut said = self.said.lock();
             let seq = said.number(&act, digest);
@@ -287,6 +287,11 @@ impl Claim {
         };
         let reply = taker.await;
         self.hear(seq, reply.map_or_else(|| Err(crate::store::lost()), |reply| reply.answer))
+    }
+
+    fn lane(&self) -> Result<Lane> {
+        let place = Place::take(&self.waiting).inspect_err(|_| self.running.shared.stats.owner_busy())?;
+        Ok(Lane::Owner(place))
     }
 
     /// Says it through a transaction, in the order of what this claim says.

@@ -113,5 +113,7 @@ mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
     #[doc = include_str!("../docs/outbox.md")]
-    struct Outbox;
+    struct OutboxPage;
+    #[doc = include_str!("../docs/stats.md")]
+    struct StatsPage;
 }

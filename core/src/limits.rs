@@ -78,6 +78,11 @@ pub const QUEUE_LEN_DEFAULT: usize = 1_024;
 /// Most commands in one commit group. Beyond some 256 a group only adds latency: measured on redb,
 /// 128 clients reached 19 k claims/s and 512 clients 17 k with six times the p99.
 pub const GROUP_LEN_MAX: usize = 256;
+/// Upper bounds in commands of the sizes that commit groups are counted by: powers of two, to the largest group.
+pub const GROUP_BUCKETS_LEN: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Most unfinished records that one reading of the statistics looks at (arbitrary; some ten milliseconds, and a
+/// store with more unfinished than that has another trouble than their exact number).
+pub const STATS_READS_MAX: usize = 10_000;
 /// Most commands of one claim object waiting at once; an owner says one thing after the other.
 pub const OWNER_QUEUE_LEN_MAX: usize = 4;
 /// For how many leases the store renews a live claim: a handler that runs ten times its lease is stuck.
@@ -152,6 +157,7 @@ const _: () = assert!(
         + HEADERS_LEN_MAX
         <= RECORD_LEN_MAX
 );
+const _: () = assert!(matches!(GROUP_BUCKETS_LEN.last(), Some(&GROUP_LEN_MAX)));
 const _: () = assert!(PAGE_ROWS_MAX <= PAGE_READS_MAX);
 const _: () =
     assert!(EVENT_LEASE_MS_DEFAULT <= LEASE_MS_MAX && BACKOFF_BASE_MS_DEFAULT <= BACKOFF_CAP_MS_DEFAULT);

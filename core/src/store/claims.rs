@@ -101,7 +101,7 @@ impl Store {
     /// [`nonce`](Error::nonce)), `Closed`, `Poisoned`, `Corrupt`. There is no error on which the
     /// request may be run anyway.
     pub fn claim(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        self.claim_with(request, &Writes::new()).and_then(without_writes)
+        self.told(self.claim_uncounted(request))
     }
 
     /// Like [`Store::claim`], with writes that commit with the win. On a conflict nobody won, and nothing was
@@ -110,6 +110,18 @@ impl Store {
     /// They are applied once in a generation, with the first win that brings them: neither when the win is told
     /// again, nor by a takeover of an attempt that has committed them.
     pub fn claim_with(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        self.told_written(self.with_uncounted(request, writes))
+    }
+
+    fn claim_uncounted(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.with_uncounted(request, &Writes::new()).and_then(without_writes)
+    }
+
+    fn with_uncounted(
         &self,
         request: &ClaimRequest<'_>,
         writes: &Writes,
@@ -132,11 +144,23 @@ impl Store {
     ///
     /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
     pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        self.claim_with_async(request, &Writes::new()).await.and_then(without_writes)
+        self.told(self.claim_uncounted_async(request).await)
     }
 
     /// Like [`Store::claim_with`], without blocking; see [`Store::claim_async`].
     pub async fn claim_with_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        self.told_written(self.with_uncounted_async(request, writes).await)
+    }
+
+    async fn claim_uncounted_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.with_uncounted_async(request, &Writes::new()).await.and_then(without_writes)
+    }
+
+    async fn with_uncounted_async(
         &self,
         request: &ClaimRequest<'_>,
         writes: &Writes,
@@ -160,6 +184,10 @@ impl Store {
     /// Like [`Store::claim`], but waits while the key is in flight: until it is complete, released,
     /// held, or its lease is over. When the wait is over first, the answer is the last `InFlight`.
     pub fn claim_wait(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted(request, wait))
+    }
+
+    fn wait_uncounted(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -168,7 +196,7 @@ impl Store {
             // The place is taken before asking: what is decided in between rings.
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim(&request);
+            let told = self.claim_uncounted(&request);
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => ticket.bell().wait_until(at.min(deadline)),
                 None => return told,
@@ -182,6 +210,34 @@ impl Store {
         request: &ClaimRequest<'_>,
         wait: &ClaimWait,
     ) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted_async(request, wait).await)
+    }
+
+    /// Counts what a call returned. Only here, so that a call counts once, however often it had to ask.
+    fn told(&self, told: Result<Decision<Claim>>) -> Result<Decision<Claim>> {
+        match &told {
+            Ok(decision) => self.running.shared.stats.told(decision, Claim::kind),
+            Err(_) => self.running.shared.stats.claim_failed(),
+        }
+        told
+    }
+
+    fn told_written(&self, told: Result<Written<Decision<Claim>>>) -> Result<Written<Decision<Claim>>> {
+        match told {
+            Ok(Written::Done(decision)) => self.told(Ok(decision)).map(Written::Done),
+            Ok(Written::Conflict(conflict)) => {
+                self.running.shared.stats.claim_conflicted();
+                Ok(Written::Conflict(conflict))
+            }
+            Err(error) => self.told(Err(error)).map(Written::Done),
+        }
+    }
+
+    async fn wait_uncounted_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        wait: &ClaimWait,
+    ) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -189,7 +245,7 @@ impl Store {
         loop {
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim_async(&request).await;
+            let told = self.claim_uncounted_async(&request).await;
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => {
                     shared.ring_at(at.min(deadline), ticket.bell());
@@ -262,14 +318,10 @@ impl<'a> Asking<'a> {
                 None => return Ok(None),
                 Some(Answer::OtherScheme(stored)) => {
                     if let Some(mismatch) = self.change_scheme(&stored) {
-                        shared.stats.decision(&mismatch);
                         return Ok(Some(self.give(mismatch)));
                     }
                 }
-                Some(Answer::Decision(decision)) => {
-                    shared.stats.decision(&decision);
-                    return Ok(Some(self.give(decision)));
-                }
+                Some(Answer::Decision(decision)) => return Ok(Some(self.give(decision))),
                 Some(_) => return Err(Error::misdelivered("a claim")),
             }
         }

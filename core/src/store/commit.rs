@@ -249,12 +249,14 @@ impl Writer {
         })();
         match decided {
             Ok(mut decided) if decided.iter().any(|decided| !decided.writes.is_empty()) => {
-                shared.stats.group(asks.len());
                 // P2: nothing below is answered before this has returned.
-                if let Err(error) = commit(open, txn) {
-                    shared.engine.poison_if_failed(&error);
-                    for decided in &mut decided {
-                        *decided = Decided::failed(error.share());
+                match commit(open, txn) {
+                    Ok(()) => shared.stats.group(asks.len()),
+                    Err(error) => {
+                        shared.engine.poison_if_failed(&error);
+                        for decided in &mut decided {
+                            *decided = Decided::failed(error.share());
+                        }
                     }
                 }
                 Ok(decided)
@@ -389,7 +391,7 @@ impl Deciding {
             };
             let answer = Ok(answer);
             if self.is_committed {
-                shared.stats.answer(&command, &answer);
+                shared.stats.committed(&command, &answer);
                 super::log::answer(&id, &command, &answer);
                 if let (Command::Owner(command), Ok(Answer::Owner(OwnerAnswer::Completed))) =
                     (&command, &answer)
@@ -531,7 +533,7 @@ fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {
 
 /// Gives the answer. If nobody is left to be told of a win, it is let go of by a command of its own.
 fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
-    shared.stats.answer(&job.command, &decided.answer);
+    shared.stats.served(&job.command, &decided.answer, !decided.writes.is_empty());
     super::log::answer(&job.id, &job.command, &decided.answer);
     if let (Command::Owner(command), Err(error)) = (&job.command, &decided.answer)
         && error.kind() == ErrorKind::Fenced
@@ -542,7 +544,7 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
             Some(Present::Complete(token) | Present::Held(token)) if token == command.token => {
                 shared.live.end(&place);
             }
-            _ => shared.live.lose(&place),
+            _ => shared.stats.overtaken(shared.live.lose(&place)),
         }
     }
     let reply = Reply { answer: decided.answer, untold: decided.untold };

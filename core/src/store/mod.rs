@@ -68,7 +68,7 @@ pub(crate) use timer::after;
 pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
-use crate::stats::Stats;
+use crate::stats::{Now, Stats};
 use crate::{Error, ErrorKind, Millis, Result, StoreId};
 use commit::Writer;
 use engine::{Engine, Open, StoreFormat};
@@ -211,13 +211,30 @@ impl Store {
         self.running.shared.now_ms()
     }
 
-    /// The store's numbers since it was opened.
+    /// The store's numbers since it was opened, and how it stands now.
     ///
-    /// Errors: `Closed`, `Poisoned`.
+    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, from a snapshot
+    /// that is gone when this returns.
+    ///
+    /// Errors: `Closed`, `Poisoned`, `Corrupt` (the index cannot be read). Each is worth an alarm.
     pub fn stats(&self) -> Result<Stats> {
         let shared = &self.running.shared;
         let counts = shared.engine.counts()?;
+        let now = shared.read(|rows| {
+            // The time is read after the snapshot was taken, so that no record in it is from a later instant.
+            Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))
+        })?;
+        let (poisonings, reopens) = shared.engine.faults();
         Ok(Stats {
+            poisonings,
+            reopens,
+            in_flight_now: now.in_flight,
+            held_now: now.held,
+            orphaned_now: now.orphaned,
+            oldest_in_flight_ms: now.oldest_in_flight_ms,
+            unfinished_damaged: now.damaged,
+            unfinished_rows_read: now.rows_read,
+            unfinished_is_floor: now.is_floor,
             live_claims: shared.live.len() as u64,
             waiters: shared.waiters.len() as u64,
             file_syncs: counts.syncs,
