@@ -136,13 +136,13 @@ impl Store {
     /// *Errors*: `Fenced` (the event is no dead letter with this token any more, and nothing happened),
     /// `Unknown` (list the dead letters again), `Poisoned`, `Closed`, `Corrupt`. Reads the dead letters to find it.
     pub fn requeue_event(&self, id: EventId, seen: Token) -> Result<()> {
-        self.on_dead_letter(id, seen, |rows, place, now_ms| outbox::requeue(rows, place, seen, now_ms))
+        self.on_dead_letter(id, |rows, place, now_ms| outbox::requeue(rows, place, seen, now_ms))
     }
 
     /// Removes a dead letter for good: it is never published, and the next event of its scope and ordering key
     /// is due. Otherwise like [`Store::requeue_event`].
     pub fn drop_event(&self, id: EventId, seen: Token) -> Result<()> {
-        self.on_dead_letter(id, seen, |rows, place, now_ms| outbox::drop_dead(rows, place, seen, now_ms))
+        self.on_dead_letter(id, |rows, place, now_ms| outbox::drop_dead(rows, place, seen, now_ms))
     }
 
     /// How many events wait to be published, and for how long. Reads two entries of the due index, and as many
@@ -156,7 +156,6 @@ impl Store {
     fn on_dead_letter(
         &self,
         id: EventId,
-        seen: Token,
         writes: impl Fn(&WriteRows<'_>, &Place, Millis) -> Result<Vec<Write>>,
     ) -> Result<()> {
         let shared = &self.running.shared;
