@@ -213,16 +213,17 @@ impl Store {
 
     /// The store's numbers since it was opened, and how it stands now.
     ///
-    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, from a snapshot
-    /// that is gone when this returns.
+    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, and of the outbox
+    /// what [`Store::outbox`] reads, from a snapshot that is gone when this returns.
     ///
     /// Errors: `Closed`, `Poisoned`, `Corrupt` (the index cannot be read). Each is worth an alarm.
     pub fn stats(&self) -> Result<Stats> {
         let shared = &self.running.shared;
         let counts = shared.engine.counts()?;
-        let now = shared.read(|rows| {
+        let (now, outbox) = shared.read(|rows| {
             // The time is read after the snapshot was taken, so that no record in it is from a later instant.
-            Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))
+            let now = Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))?;
+            Ok((now, OutboxStanding::read(rows, || shared.now_ms())?))
         })?;
         let (poisonings, reopens) = shared.engine.faults();
         Ok(Stats {
@@ -235,6 +236,9 @@ impl Store {
             unfinished_damaged: now.damaged,
             unfinished_rows_read: now.rows_read,
             unfinished_is_floor: now.is_floor,
+            outbox_events: outbox.events,
+            outbox_dead_letters: outbox.dead_letters,
+            outbox_lag_ms: outbox.lag_ms.unwrap_or_default().0,
             live_claims: shared.live.len() as u64,
             waiters: shared.waiters.len() as u64,
             file_syncs: counts.syncs,

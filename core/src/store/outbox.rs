@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::Store;
 use super::commit::put;
 use super::shared::Shared;
-use super::tables::WriteRows;
+use super::tables::{ReadRows, WriteRows};
 use crate::limits::{PAGE_READS_MAX, PAGE_ROWS_MAX, RELAY_BATCH_LEN_MAX};
 use crate::outbox::{self, DeadLetter, Delivery, Ending, Leased, Place, RelayOptions, Settled, Terms};
 use crate::rows::{DueRow, Lane, Rows, Slot, Write};
@@ -150,7 +150,8 @@ impl Store {
     ///
     /// Errors: `Closed`, `Poisoned`.
     pub fn outbox(&self) -> Result<OutboxStanding> {
-        self.running.shared.outbox_standing()
+        let shared = &self.running.shared;
+        shared.read(|rows| OutboxStanding::read(rows, || shared.now_ms()))
     }
 
     fn on_dead_letter(
@@ -316,18 +317,6 @@ impl Shared {
         }
     }
 
-    pub(crate) fn outbox_standing(&self) -> Result<OutboxStanding> {
-        let now_ms = self.now_ms();
-        self.read(|rows| {
-            let first = first_due(rows, Slot { lane: Lane::Outbox, when: now_ms }, None)?;
-            Ok(OutboxStanding {
-                events: rows.outbox_len()?,
-                dead_letters: rows.due_before(ALL_DEAD, None, PAGE_ROWS_MAX)?.len() as u64,
-                lag_ms: first.map(|slot| now_ms.since(slot.when)),
-            })
-        })
-    }
-
     /// An error or panic in here concerns this event only.
     fn alone<R>(&self, decide: impl FnOnce() -> Result<R>) -> Result<R> {
         catch_unwind(AssertUnwindSafe(|| {
@@ -337,6 +326,19 @@ impl Shared {
         .unwrap_or_else(|_| {
             let message = "a bug in keyclaim stopped this event before it changed anything; report it";
             Err(Error::new(ErrorKind::Internal, message))
+        })
+    }
+}
+
+impl OutboxStanding {
+    /// What one snapshot shows; the time is read after it was taken.
+    pub(super) fn read(rows: &ReadRows, now_ms: impl FnOnce() -> Millis) -> Result<Self> {
+        let first = first_due(rows, LAST_DUE, None)?;
+        let due = first.map(|slot| (slot.when, now_ms())).filter(|(when, now_ms)| when <= now_ms);
+        Ok(Self {
+            events: rows.outbox_len()?,
+            dead_letters: rows.due_before(ALL_DEAD, None, PAGE_ROWS_MAX)?.len() as u64,
+            lag_ms: due.map(|(when, now_ms)| now_ms.since(when)),
         })
     }
 }

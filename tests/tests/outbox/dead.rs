@@ -165,4 +165,9 @@ fn lag_is_the_wait_of_the_event_that_is_due_longest() {
     world.pass(|_| refused_for_good());
     let standing = world.store.outbox().expect("healthy");
     assert_eq!((standing.events, standing.dead_letters, standing.lag_ms), (3, 2, None));
+    world.emit("b", [free("4")]);
+    world.clock.advance(250);
+    let stats = world.store.stats().expect("healthy");
+    assert_eq!((stats.outbox_events, stats.outbox_dead_letters, stats.outbox_lag_ms), (4, 2, 250));
+    assert!(stats.to_prometheus().contains("\nkeyclaim_outbox_lag_seconds 0.250\n"));
 }
