@@ -5,7 +5,7 @@
 //! | 0 | 1 | version, 1 | 1 |
 //! | 1 | 1 | flags, 0 | 1 |
 //! | 2 | 16 | checksum: BLAKE3 bound to the row's place, first 16 bytes | 1 |
-//! | 18 | rest | the payload: a record or event in bincode 2, standard configuration | 1 |
+//! | 18 | rest | the payload: a record or an event in bincode 2, standard configuration | 1 |
 //!
 //! redb verifies no checksum on a normal read: of 4,000 single-bit flips in a closed file 1,010
 //! returned wrong data silently. Ours covers version, flags, the row's key and the bytes, so damage
@@ -16,7 +16,6 @@ use bincode::config;
 use crate::hash::{Domain, first_bytes};
 use crate::limits::RECORD_LEN_MAX;
 use crate::machine::{Act, Record};
-use crate::outbox::{Place, Row};
 use crate::{Error, ErrorKind, Result};
 
 const VERSION: u8 = 1;
@@ -41,7 +40,9 @@ pub(crate) enum Kind {
 ///
 /// Errors: `Invalid` if the record is over [`RECORD_LEN_MAX`] bytes, `Internal` if it breaks an invariant.
 pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
-    record.check().map_err(broken)?;
+    record.check().map_err(|rule| {
+        Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
+    })?;
     let bytes = seal(Kind::Record, place, &encode_plain(record)?);
     if bytes.len() > RECORD_LEN_MAX {
         return Err(Error::invalid(
@@ -59,22 +60,6 @@ pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
     let record: Record = decode_plain(unseal(Kind::Record, place, bytes)?)?;
     record.check().map_err(corrupt)?;
     Ok(record)
-}
-
-/// The stored bytes of an event, bound to its row's key. They look like those of a record, under a checksum of
-/// their own.
-///
-/// Errors: `Internal` if it breaks an invariant.
-pub fn encode_event(place: &Place, row: &Row) -> Result<Vec<u8>> {
-    row.check().map_err(broken)?;
-    Ok(seal(Kind::Event, &place.0, &encode_plain(row)?))
-}
-
-/// The event behind stored bytes. Errors: those of [`decode`].
-pub fn decode_event(place: &Place, bytes: &[u8]) -> Result<Row> {
-    let row: Row = decode_plain(unseal(Kind::Event, &place.0, bytes)?)?;
-    row.check().map_err(corrupt)?;
-    Ok(row)
 }
 
 /// A row's bytes around this payload: version, flags, and a checksum bound to its kind and place.
@@ -132,10 +117,6 @@ pub fn digest(act: &Act) -> Result<[u8; 16]> {
     Ok(first_bytes(&hasher))
 }
 
-fn broken(rule: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("a row was made that breaks a rule: {rule}"))
-}
-
 fn checksum(kind: Kind, place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut hasher = match kind {
         Kind::Record => &RECORD,
@@ -157,7 +138,6 @@ mod tests {
     use crate::machine::{
         Applied, Blob, Body, HoldReason, Outcome, OutcomeClass, Point, Response, State, Step, StepProgress,
     };
-    use crate::outbox::Standing;
     use crate::{Abandoned, AfterFailure, Generation, Millis, Nonce, Policy, Token};
 
     fn record() -> Record {
@@ -274,32 +254,5 @@ mod tests {
         assert_eq!(hold(HoldReason::Owner), hold(HoldReason::Owner));
         assert_ne!(hold(HoldReason::Owner), hold(HoldReason::StepInDoubt));
         assert_ne!(digest(&Act::Release).unwrap(), digest(&Act::Abandon).unwrap());
-    }
-
-    #[test]
-    fn an_event_reads_back_in_its_own_place_only_and_no_record_reads_as_one() {
-        let row = Row {
-            event: crate::Event::new("orders", "paid").ordering_key("order 5"),
-            id: "7-1".parse().unwrap(),
-            scope: Blob(b"acme".to_vec()),
-            created_ms: Millis(1),
-            attempts: 2,
-            failure: Some("no route".into()),
-            standing: Standing::Dead { token: Token(9), since_ms: Millis(2) },
-        };
-        let (place, other) = (Place(b"id".to_vec()), Place(b"di".to_vec()));
-        let bytes = encode_event(&place, &row).unwrap();
-        assert_eq!(decode_event(&place, &bytes).unwrap(), row);
-        let is_corrupt = |result: Result<Row>| result.unwrap_err().kind() == ErrorKind::Corrupt;
-        assert!(is_corrupt(decode_event(&other, &bytes)));
-        assert!(is_corrupt(decode_event(&place, &encode(b"id", &record()).unwrap())));
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(is_corrupt(decode_event(&place, &damaged)), "bit {bit}");
-        }
-        let broken =
-            Row { attempts: 0, standing: Standing::Leased { token: Token(9), until_ms: Millis(2) }, ..row };
-        assert_eq!(encode_event(&place, &broken).unwrap_err().kind(), ErrorKind::Internal);
     }
 }

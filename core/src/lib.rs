@@ -49,7 +49,7 @@
 //! | P5 | A commit whose fate is not known is `Unknown`, and asking again resolves it |
 //! | P6 | Store time never jumps, goes back or stands still; lease and replay window are two clocks |
 //! | P7 | Replays are the same bytes until the window ends; another fingerprint is a `Mismatch` |
-//! | P8 | The outbox (to come) delivers at least once, in order per key |
+//! | P8 | The [`outbox`] delivers at least once, in order per ordering key; never before the commit |
 //! | P9 | Queue, groups, memory and time to open are bounded: see [`limits`] |
 //! | P10 | From the first release on, each one opens every older format and refuses a newer one |
 //!
@@ -112,6 +112,8 @@ pub use writes::{Conflict, Version, Writes, Written};
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/outbox.md")]
+    struct OutboxPage;
     #[doc = include_str!("../docs/stats.md")]
     struct StatsPage;
 

@@ -124,6 +124,12 @@ pub struct Stats {
     /// Whether there are more unfinished records than that: the numbers are then what was found among the first
     /// 10,000, and the truth is as much or more.
     pub unfinished_is_floor: bool,
+    /// Events that are not yet published, dead letters included.
+    pub outbox_events: u64,
+    /// Events that wait for a person to requeue or drop them; counted up to 1,000.
+    pub outbox_dead_letters: u64,
+    /// How long the event that is due longest has been waiting for a relay, in milliseconds; 0 if none is due.
+    pub outbox_lag_ms: u64,
     /// Syncs of the store's file.
     pub file_syncs: u64,
     /// Writes to the store's file.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::limits::{BACKOFF_BASE_MS_DEFAULT, BACKOFF_CAP_MS_DEFAULT, HORIZON_MS_MAX};
 use crate::{Error, Millis, Result};
 
-/// Full jitter: any delay from nothing up to a ceiling that doubles with each attempt, up to a cap.
+/// Full jitter: any delay from a millisecond up to a ceiling that doubles with each attempt, up to a cap.
 ///
 /// All delays are equally likely, so events that failed together are not tried together (AWS Architecture Blog,
 /// "Exponential Backoff And Jitter", 2015).
@@ -34,9 +34,10 @@ impl Backoff {
     pub fn delay_ms(&self, attempts: u32, random: u64) -> Millis {
         let doubled = 1_u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
         let ceiling = self.base_ms.0.saturating_mul(doubled).min(self.cap_ms.0);
-        // The high half of the product: without the bias of a remainder.
-        let share = (u128::from(random) * (u128::from(ceiling) + 1)) >> u64::BITS;
-        Millis(u64::try_from(share).unwrap_or(ceiling))
+        // The high half of the product: without the bias of a remainder. Never nothing, so that a pass over what
+        // is due at one instant does not meet an event again that failed in it.
+        let share = (u128::from(random) * u128::from(ceiling)) >> u64::BITS;
+        Millis(u64::try_from(share + 1).unwrap_or(ceiling))
     }
 }
 
@@ -52,12 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_reaches_from_nothing_to_a_ceiling_that_doubles_up_to_the_cap() {
+    fn a_delay_reaches_from_a_millisecond_to_a_ceiling_that_doubles_up_to_the_cap() {
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1)).expect("valid");
         let ceilings =
             [(0, 100), (1, 100), (2, 200), (3, 400), (4, 800), (5, 1_000), (64, 1_000), (u32::MAX, 1_000)];
         for (attempts, ceiling) in ceilings {
-            assert_eq!(backoff.delay_ms(attempts, 0), Millis(0));
+            assert_eq!(backoff.delay_ms(attempts, 0), Millis(1));
             assert_eq!(backoff.delay_ms(attempts, u64::MAX), Millis(ceiling), "after {attempts}");
             assert_eq!(backoff.delay_ms(attempts, u64::MAX / 2), Millis(ceiling / 2));
         }

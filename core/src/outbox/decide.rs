@@ -1,13 +1,13 @@
 //! Every decision about stored events, as plain functions over rows: emit, lease, end, requeue, drop.
 
 use super::backoff::Backoff;
+use super::delivery::PublishError;
 use super::event::{self, Event, EventId};
 use super::row::{Place, Row, Standing, chain_end};
 use crate::key::Scope;
-use crate::limits::FAILURE_LEN_MAX;
 use crate::machine::Blob;
 use crate::rows::{Due, DueRow, Lane, Rows, Slot, Table, Write};
-use crate::{Error, ErrorKind, Generation, Millis, Result, Token, codec};
+use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
 
 /// On what terms events are delivered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,18 +36,8 @@ pub enum Leased {
 pub enum Ending {
     /// The event was published.
     Published,
-    /// It was not, or nobody knows: it is delivered again.
-    Failed {
-        /// What the handler said.
-        reason: String,
-        /// Any number; it chooses the delay.
-        random: u64,
-    },
-    /// It never will be: it is a dead letter at once.
-    Refused {
-        /// What the handler said.
-        reason: String,
-    },
+    /// It was not, or nobody knows.
+    Failed(PublishError),
     /// It was not begun: it is due again at once, and the attempt does not count.
     Returned,
 }
@@ -141,6 +131,7 @@ pub fn lease(
 }
 
 /// Ends the delivery that has this token. A lease that is over counts as long as nobody leased the event anew.
+/// `random` is any number; it chooses the delay of a failed event.
 ///
 /// Errors: `Fenced` if the event was leased anew, is a dead letter or is gone.
 pub fn end(
@@ -148,6 +139,7 @@ pub fn end(
     place: &Place,
     token: Token,
     ending: &Ending,
+    random: u64,
     terms: &Terms,
     now_ms: Millis,
 ) -> Result<(Settled, Vec<Write>)> {
@@ -155,22 +147,18 @@ pub fn end(
         |row: &Row| matches!(row.standing, Standing::Leased { token: current, .. } if current == token);
     let mut row = load(rows, place)?.filter(is_current).ok_or_else(overtaken)?;
     let was = Some(row.slot());
-    let is_last = row.attempts >= terms.attempts_max;
-    let (reason, delay_ms) = match ending {
+    let delay_ms = match ending {
         Ending::Published => return Ok((Settled::Published, remove(rows, place, &row, now_ms)?)),
         Ending::Returned => {
             row.attempts = row.attempts.saturating_sub(1);
-            (None, Some(Millis(0)))
+            Some(Millis(0))
         }
-        Ending::Failed { reason, .. } if is_last => (Some(reason), None),
-        Ending::Failed { reason, random } => {
-            (Some(reason), Some(terms.backoff.delay_ms(row.attempts, *random)))
+        Ending::Failed(failure) => {
+            row.failure = Some(failure.cut());
+            let may_try = !failure.is_refused() && row.attempts < terms.attempts_max;
+            may_try.then(|| terms.backoff.delay_ms(row.attempts, random))
         }
-        Ending::Refused { reason } => (Some(reason), None),
     };
-    if let Some(reason) = reason {
-        row.failure = Some(cut(reason));
-    }
     let settled = if let Some(delay_ms) = delay_ms {
         let at_ms = now_ms.plus(delay_ms);
         row.standing = Standing::Waiting { from_ms: at_ms };
@@ -199,9 +187,9 @@ pub fn drop_dead(rows: &impl Rows, place: &Place, seen: Token, now_ms: Millis) -
     remove(rows, place, &row, now_ms)
 }
 
-/// The event of a place.
-pub(crate) fn load(rows: &impl Rows, place: &Place) -> Result<Option<Row>> {
-    rows.get(Table::Outbox, &place.0)?.map(|bytes| codec::decode_event(place, &bytes)).transpose()
+/// The event of a place; none if it is gone. Errors: `Corrupt`, `Incompatible`.
+pub fn load(rows: &impl Rows, place: &Place) -> Result<Option<Row>> {
+    rows.get(Table::Outbox, &place.0)?.map(|bytes| Row::decode(place, &bytes)).transpose()
 }
 
 fn dead(rows: &impl Rows, place: &Place, seen: Token) -> Result<Row> {
@@ -216,7 +204,7 @@ fn remove(rows: &impl Rows, place: &Place, row: &Row, now_ms: Millis) -> Result<
     let Some(chain) = place.chain() else { return Ok(writes) };
     if let Some((key, bytes)) = rows.next(Table::Outbox, &place.0, &chain_end(chain))? {
         let next = Place(key);
-        let slot = match codec::decode_event(&next, &bytes) {
+        let slot = match Row::decode(&next, &bytes) {
             Ok(row) => row.slot(),
             // Due all the same: whoever wants to deliver it finds out, and this one's end is not held up.
             Err(_) => Slot { lane: Lane::Outbox, when: now_ms },
@@ -227,17 +215,12 @@ fn remove(rows: &impl Rows, place: &Place, row: &Row, now_ms: Millis) -> Result<
 }
 
 fn put(place: &Place, row: &Row, was: Option<Slot>, is: Option<Slot>) -> Result<Write> {
-    let value = codec::encode_event(place, row)?;
+    let value = row.encode(place)?;
     Ok(Write::Put { table: Table::Outbox, key: place.0.clone(), value, due: Due { was, is } })
 }
 
 fn move_due(place: &Place, due: Due) -> Write {
     Write::MoveDue { table: Table::Outbox, key: place.0.clone(), due }
-}
-
-/// As much of a reason as is stored.
-fn cut(reason: &str) -> String {
-    reason.get(..reason.floor_char_boundary(FAILURE_LEN_MAX)).unwrap_or_default().to_owned()
 }
 
 fn too_many() -> Error {

@@ -14,11 +14,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::event::{Event, EventId};
+use crate::codec::{self, Kind};
 use crate::key::Scope;
 use crate::limits::{EVENT_ORDERING_KEY_LEN_MAX, SCOPE_LEN_MAX};
 use crate::machine::Blob;
 use crate::rows::{Lane, Slot};
-use crate::{Millis, Token};
+use crate::{Error, ErrorKind, Millis, Result, Token};
 
 /// A stored event.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -68,6 +69,22 @@ pub enum Standing {
 pub struct Place(pub(crate) Vec<u8>);
 
 impl Row {
+    /// Its stored bytes, bound to its place. Errors: `Internal` if it breaks a rule.
+    pub(super) fn encode(&self, place: &Place) -> Result<Vec<u8>> {
+        self.check().map_err(|rule| {
+            Error::new(ErrorKind::Internal, format!("an event was made that breaks a rule: {rule}"))
+        })?;
+        Ok(codec::seal(Kind::Event, &place.0, &codec::encode_plain(self)?))
+    }
+
+    /// The event behind stored bytes. Errors: `Corrupt` if they are damaged or stand in another row's place,
+    /// `Incompatible` if a newer keyclaim wrote them.
+    pub fn decode(place: &Place, bytes: &[u8]) -> Result<Self> {
+        let row: Self = codec::decode_plain(codec::unseal(Kind::Event, &place.0, bytes)?)?;
+        row.check().map_err(codec::corrupt)?;
+        Ok(row)
+    }
+
     /// Its place in the due index. A waiting event has it only once it is the first of its chain.
     pub fn slot(&self) -> Slot {
         match self.standing {
@@ -78,7 +95,7 @@ impl Row {
     }
 
     /// Checks what is true of every stored event; the error names the rule that is broken.
-    pub fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), &'static str> {
         let rule = |holds: bool, rule: &'static str| if holds { Ok(()) } else { Err(rule) };
         self.event.check()?;
         rule((1..=SCOPE_LEN_MAX).contains(&self.scope.0.len()), "a scope is bounded")?;
@@ -182,6 +199,33 @@ mod tests {
     fn an_event_without_an_ordering_key_is_in_no_chain() {
         let place = Place::of(&Scope::new("a").expect("valid"), &Event::new("t", []), Token(7), 3);
         assert_eq!((place.chain(), place.0.len()), (None, 13));
+    }
+
+    #[test]
+    fn an_event_reads_back_in_its_own_place_only() {
+        let row = Row {
+            event: Event::new("orders", "paid").ordering_key("order 5"),
+            id: "7-1".parse().unwrap(),
+            scope: Blob(b"acme".to_vec()),
+            created_ms: Millis(1),
+            attempts: 2,
+            failure: Some("no route".into()),
+            standing: Standing::Dead { token: Token(9), since_ms: Millis(2) },
+        };
+        let (here, elsewhere) = (place(b"acme", b"order 5", 7, 1), place(b"acme", b"order 5", 7, 2));
+        let bytes = row.encode(&here).unwrap();
+        assert_eq!(Row::decode(&here, &bytes).unwrap(), row);
+        let is_corrupt =
+            |place, bytes: &[u8]| Row::decode(place, bytes).unwrap_err().kind() == ErrorKind::Corrupt;
+        assert!(is_corrupt(&elsewhere, &bytes));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(is_corrupt(&here, &damaged), "bit {bit}");
+        }
+        let leased = Standing::Leased { token: Token(9), until_ms: Millis(2) };
+        let broken = Row { attempts: 0, standing: leased, ..row };
+        assert_eq!(broken.encode(&here).unwrap_err().kind(), ErrorKind::Internal);
     }
 
     #[test]

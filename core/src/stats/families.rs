@@ -178,6 +178,19 @@ pub(super) static FAMILIES: &[Family] = &[
         "1 if there are more unfinished records than are read: the truth is as much as told, or more.",
         |stats| one(stats.unfinished_is_floor.into()),
     ),
+    gauge("keyclaim_outbox_events", "Events not yet published, dead letters included.", |stats| {
+        one(stats.outbox_events)
+    }),
+    gauge(
+        "keyclaim_outbox_dead_letters",
+        "Events that wait for a person to requeue or drop them, counted up to 1000.",
+        |stats| one(stats.outbox_dead_letters),
+    ),
+    gauge(
+        "keyclaim_outbox_lag_seconds",
+        "How long the event that is due longest has been waiting for a relay; 0 if none is due.",
+        |stats| millis(stats.outbox_lag_ms),
+    ),
     counter("keyclaim_file_syncs_total", "Syncs of the store's file.", |stats| one(stats.file_syncs)),
     counter("keyclaim_file_writes_total", "Writes to the store's file.", |stats| one(stats.file_writes)),
     counter("keyclaim_file_written_bytes_total", "Bytes written to the store's file.", |stats| {
@@ -286,6 +299,9 @@ mod tests {
             file_syncs: 144,
             file_writes: 145,
             file_bytes_written: 146,
+            outbox_events: 149,
+            outbox_dead_letters: 150,
+            outbox_lag_ms: 151,
         };
         let samples = FAMILIES.iter().flat_map(|family| (family.samples)(&stats));
         let mut values: Vec<u64> = samples
@@ -296,6 +312,6 @@ mod tests {
         values.sort_unstable();
         // The flag, the buckets with those before them, the bucket of all, and the count.
         let expected = [1, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 55];
-        assert_eq!(values, expected.into_iter().chain(101..=148).collect::<Vec<_>>());
+        assert_eq!(values, expected.into_iter().chain(101..=151).collect::<Vec<_>>());
     }
 }

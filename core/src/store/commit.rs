@@ -113,15 +113,29 @@ impl Writer {
         shared: &Shared,
         write: impl FnOnce(&mut WriteRows<'_>) -> Result<bool>,
     ) -> Result<()> {
+        self.write_with_token(shared, |rows, _| Ok((write(rows)?, false)))
+    }
+
+    /// Like [`Writer::write_alone`], with the token that is next; `write` says whether to commit, and whether
+    /// it took the token.
+    pub(super) fn write_with_token(
+        &mut self,
+        shared: &Shared,
+        write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
+    ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = open.durable.begin(&open.db)?;
         shared.now_ms();
         let written = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let is_wanted = write(&mut WriteRows::open(&txn)?)?;
+            let mut token = meta::read(&meta)?.token.max(self.token_high);
+            let (is_wanted, took_token) = write(&mut WriteRows::open(&txn)?, token.next())?;
+            if took_token {
+                token = token.next();
+                self.token_high = token;
+            }
             if is_wanted {
-                let token = meta::read(&meta)?.token.max(self.token_high);
                 meta::write(&mut meta, Now { token, time: shared.saved_time() })?;
             }
             Ok(is_wanted)
@@ -393,6 +407,9 @@ impl Deciding {
                     shared.live.end(&(encoded.clone(), command.token));
                 }
                 shared.waiters.ring(&encoded);
+                if command.writes().is_some_and(|writes| !writes.events.is_empty()) {
+                    shared.relays.ring();
+                }
             } else if let Some(place) = won
                 && error.is_none_or(|error| error.kind() != ErrorKind::Unknown)
             {
@@ -412,6 +429,7 @@ impl Served {
         let mut written = Vec::new();
         for (job, decided, id) in self.0 {
             let has_written = !decided.writes.is_empty();
+            shared.relays.ring_for(&decided.writes);
             answer(shared, job, decided, &id);
             if has_written {
                 written.push(id);

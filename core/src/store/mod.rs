@@ -38,6 +38,7 @@ mod log;
 mod meta;
 mod operator;
 mod options;
+mod outbox;
 mod queue;
 mod request;
 mod shared;
@@ -56,15 +57,18 @@ pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
+pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
 /// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
 pub use redb;
 pub use request::ClaimRequest;
 pub use transaction::{Transaction, View, transaction_error};
 
 pub(crate) use finish::{Found, Took};
+pub(crate) use outbox::{Ended, Turned};
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
 pub(crate) use sweep::Told;
+pub(crate) use timer::after;
 pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
@@ -149,6 +153,7 @@ impl Store {
             time: Mutex::new(time),
             timer: sender,
             reaping: Mutex::default(),
+            relays: outbox::Relays::default(),
             closing: Cancel::new(),
             tries: finish::Tries::default(),
             is_left: Arc::default(),
@@ -201,6 +206,7 @@ impl Store {
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
         shared.waiters.ring_all();
+        shared.relays.ring();
         Ok(())
     }
 
@@ -229,16 +235,17 @@ impl Store {
 
     /// The store's numbers since it was opened, and how it stands now.
     ///
-    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, from a snapshot
-    /// that is gone when this returns.
+    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, and of the outbox
+    /// what [`Store::outbox`] reads, from a snapshot that is gone when this returns.
     ///
     /// Errors: `Closed`, `Poisoned`, `Corrupt` (the index cannot be read). Each is worth an alarm.
     pub fn stats(&self) -> Result<Stats> {
         let shared = &self.running.shared;
         let counts = shared.engine.counts()?;
-        let now = shared.read(|rows| {
+        let (now, outbox) = shared.read(|rows| {
             // The time is read after the snapshot was taken, so that no record in it is from a later instant.
-            Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))
+            let now = Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))?;
+            Ok((now, OutboxStanding::read(rows, || shared.now_ms())?))
         })?;
         let (poisonings, reopens) = shared.engine.faults();
         Ok(Stats {
@@ -251,6 +258,9 @@ impl Store {
             unfinished_damaged: now.damaged,
             unfinished_rows_read: now.rows_read,
             unfinished_is_floor: now.is_floor,
+            outbox_events: outbox.events,
+            outbox_dead_letters: outbox.dead_letters,
+            outbox_lag_ms: outbox.lag_ms.unwrap_or_default().0,
             live_claims: shared.live.len() as u64,
             waiters: shared.waiters.len() as u64,
             file_syncs: counts.syncs,
@@ -273,6 +283,13 @@ impl Running {
         Store { running: self.clone(), _handle: Arc::new(Handle { is_left: Arc::default() }) }
     }
 
+    /// Joins this thread when the store closes; it must end by itself once that is so.
+    pub(crate) fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
         shared.refuse_inside()?;
@@ -281,6 +298,7 @@ impl Running {
             .check()
             .or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
         shared.closing.cancel();
+        shared.relays.ring();
         // While they can still say how they end.
         finish::stop(self);
         shared.queue.close();

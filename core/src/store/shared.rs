@@ -15,6 +15,7 @@ use super::engine::Engine;
 use super::finish::Tries;
 use super::live::{Live, Place, renew_every};
 use super::options::Options;
+use super::outbox::Relays;
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
 use super::tables::ReadRows;
@@ -40,8 +41,9 @@ pub(crate) struct Shared {
     pub(super) timer: Sender<Message>,
     /// Held for the length of a pass: two at once would report the same twice.
     pub(crate) reaping: Mutex<()>,
-    /// Ends the threads of upkeep.
-    pub(super) closing: Cancel,
+    pub(crate) relays: Relays,
+    /// Ends the threads of upkeep and the relays.
+    pub(crate) closing: Cancel,
     /// The tries at abandoned requests that run now.
     pub(super) tries: Tries,
     /// Whether the last handle on the store is gone; claims may still live.
@@ -199,6 +201,10 @@ impl Shared {
     /// Whether commands can be served.
     pub(crate) fn check(&self) -> Result<()> {
         self.engine.check()
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.engine.is_inherited()
     }
 
     pub(crate) fn store_id(&self) -> StoreId {

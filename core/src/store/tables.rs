@@ -13,8 +13,8 @@
 use std::ops::Bound;
 
 use redb::{
-    ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, TableHandle,
-    WriteTransaction,
+    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table as RedbTable,
+    TableDefinition, TableHandle, WriteTransaction,
 };
 
 use super::fault::before_commit;
@@ -145,6 +145,11 @@ impl ReadRows {
     pub(super) fn open(txn: ReadTransaction) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
         Ok(Self { txn, records })
+    }
+
+    /// How many events there are.
+    pub(super) fn outbox_len(&self) -> Result<u64> {
+        self.txn.open_table(OUTBOX).map_err(before_commit)?.len().map_err(before_commit)
     }
 
     /// The snapshot, for the caller's own tables.

@@ -79,7 +79,7 @@ impl Memory {
     }
 
     fn end(&mut self, place: &Place, token: u64, ending: &Ending, now: u64) -> Result<Settled> {
-        let (settled, writes) = end(self, place, Token(token), ending, &terms(), Millis(now))?;
+        let (settled, writes) = end(self, place, Token(token), ending, u64::MAX, &terms(), Millis(now))?;
         rows::apply(self, &writes).map(|()| settled)
     }
 
@@ -100,7 +100,11 @@ fn event(key: &str, payload: &str) -> Event {
 }
 
 fn failed() -> Ending {
-    Ending::Failed { reason: "no route".into(), random: u64::MAX }
+    Ending::Failed(PublishError::again("no route"))
+}
+
+fn refused(reason: &str) -> Ending {
+    Ending::Failed(PublishError::refused(reason))
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn a_stale_token_ends_nothing() {
     let (_, again) = rows.lease(6, 110);
     assert!(matches!(again, Leased::Deliver(row) if row.attempts == 2 && row.id.number == 0));
     let before = rows.rows.clone();
-    for ending in [Ending::Published, failed(), Ending::Refused { reason: "no".into() }, Ending::Returned] {
+    for ending in [Ending::Published, failed(), refused("no"), Ending::Returned] {
         let error = rows.end(&place, 5, &ending, 110).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Fenced);
     }
@@ -195,14 +199,14 @@ fn a_refused_event_is_dead_at_once_and_a_returned_one_was_never_tried() {
     assert_eq!(returned, Settled::Again { at_ms: Millis(20) });
     let (_, again) = rows.lease(6, 20);
     assert!(matches!(again, Leased::Deliver(row) if row.attempts == 1));
-    let refused = Ending::Refused { reason: "x".repeat(300) };
-    assert_eq!(rows.end(&place, 6, &refused, 20).unwrap(), Settled::Dead);
+    let long = refused(&"x".repeat(300));
+    assert_eq!(rows.end(&place, 6, &long, 20).unwrap(), Settled::Dead);
     assert_eq!(load(&rows, &place).unwrap().unwrap().failure.unwrap().len(), 255);
 }
 
 #[test]
 fn a_person_requeues_or_drops_the_dead_letter_that_was_seen_and_no_other() {
-    let refused = Ending::Refused { reason: String::new() };
+    let refused = refused("no");
     let mut rows = Memory::default();
     rows.emit("a", 1, &[event("k", "1"), event("k", "2")]);
     let (place, _) = rows.lease(5, 10);
