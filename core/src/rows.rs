@@ -21,9 +21,9 @@ pub enum Table {
     Bodies,
     /// Encoded id and generation to a finished failure whose key was used again.
     Archive,
-    /// Place to an event that is not yet acknowledged; see [`outbox`](crate::outbox).
+    /// Place to an event that is not yet acknowledged; see [`outbox`].
     Outbox,
-    /// Table and key of the caller's to a version and a value; see [`app`](crate::app).
+    /// Table and key of the caller's to a version and a value; see [`app`].
     App,
 }
 
