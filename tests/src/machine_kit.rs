@@ -193,7 +193,7 @@ pub const PAUSE_MAX: u64 = 3_000;
 pub fn take(tries_max: u32) -> Command {
     let span = Duration::from_millis;
     let backoff = Backoff::new(span(PAUSE), span(PAUSE_MAX)).expect("the times are in range");
-    Command::TakeAbandoned { nonce: nonce(9), tries_max, backoff, random: 1 << 63 }
+    Command::TakeAbandoned { nonce: nonce(9), tries_max, backoff, random: u64::MAX / 2 }
 }
 
 /// An owner's command.
