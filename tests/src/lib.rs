@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod block;
 pub mod gate;
+pub mod kills;
 pub mod machine_kit;
 pub mod pool;
 pub mod request;

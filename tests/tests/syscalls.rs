@@ -1,0 +1,155 @@
+//! The order of the system calls of a real process, as strace sees them: what was acknowledged had been synced
+//! before, and a new file's folder too.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Calls that change a file or make it durable. A call that could do so past our eyes is a violation.
+const CALLS: &str = "pwrite64,write,writev,pwritev,pwritev2,fdatasync,fsync,ftruncate,fallocate,sync_file_range,\
+                     link,linkat,rename,renameat,renameat2,copy_file_range,sendfile,io_uring_enter,msync";
+/// What a child says of something that must be durable.
+const ACKS: [&str; 7] = ["won", "stepped", "pointed", "renewed", "done", "held", "counted"];
+/// Lines to wait for (arbitrary).
+const LINES: usize = 400;
+
+/// Runs a child under strace until it has said so many lines; returns strace's log.
+fn trace(folder: &Path, threads: u32, plant: &str, inject: Option<&str>) -> String {
+    let log = folder.join("log");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-s", "32", "-e", &format!("trace={CALLS}"), "-o"]).arg(&log);
+    if let Some(inject) = inject {
+        strace.args(["-e", inject]);
+    }
+    fs::create_dir(folder.join("data")).expect("a folder");
+    let mut child = strace
+        .arg(env!("CARGO_BIN_EXE_kills"))
+        .arg("child")
+        .arg(folder.join("data/store"))
+        .args(["7", "0", "0", plant, &threads.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("strace is missing: apt-get install strace");
+    let mut output = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let said = output.by_ref().take(LINES).count();
+    // The child ends when nobody is there to listen; what it says until then must not block it.
+    drop(child.stdin.take());
+    output.for_each(drop);
+    child.wait().expect("it ends");
+    assert_eq!(said, LINES, "strace could not trace the child; does this machine allow ptrace?");
+    fs::read_to_string(&log).expect("strace writes it")
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    acks: u64,
+    syncs: u64,
+    folder_syncs: u64,
+    violations: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    /// When it last said anything.
+    spoke_at: usize,
+    /// When the call began that has not returned yet.
+    began_at: usize,
+}
+
+/// Reads the log from top to bottom. With `is_alone` the process has one thread that writes, so nothing at all
+/// may be unsynced when it speaks.
+fn check(log: &str, folder: &Path, is_alone: bool) -> Seen {
+    let data = folder.join("data").display().to_string();
+    let mut seen = Seen::default();
+    let mut threads: HashMap<&str, Thread> = HashMap::new();
+    // Line numbers, from 1: the last change, the start of the last sync that has succeeded, the last publishing.
+    let (mut changed_at, mut synced_from, mut published_at) = (0, 0, 0);
+    for (at, line) in (1..).zip(log.lines()) {
+        let Some((pid, call)) = line.split_once(' ') else { continue };
+        let call = call.trim_start();
+        let thread = threads.entry(pid).or_default();
+        let is_resumed = call.starts_with("<...");
+        if !is_resumed {
+            thread.began_at = at;
+        }
+        let name = call.trim_start_matches("<... ").split(['(', ' ']).next().unwrap_or_default();
+        let is_done = call.ends_with("= 0") && !call.contains("INJECTED");
+        let is_ours = is_resumed || call.contains(&data);
+        match name {
+            // The pipe: what is told, when it begins to be told.
+            "write" if call.contains("<pipe:") && call.starts_with("write(1<") && !is_resumed => {
+                let word = call.split('"').nth(1).unwrap_or_default();
+                let word = word.split([' ', '\\']).next().unwrap_or_default();
+                if word == "ready" && published_at != 0 {
+                    seen.violations.push(format!("line {at}: the new file's folder was not synced"));
+                }
+                if ACKS.contains(&word) {
+                    seen.acks += 1;
+                    if synced_from <= thread.spoke_at {
+                        seen.violations
+                            .push(format!("line {at}: told without a sync since it was asked: {call}"));
+                    }
+                    if is_alone && changed_at > synced_from {
+                        seen.violations
+                            .push(format!("line {at}: told while line {changed_at} is not synced: {call}"));
+                    }
+                }
+                thread.spoke_at = at;
+            }
+            "write" => {}
+            "pwrite64" | "ftruncate" | "fallocate" if !is_resumed && is_ours => changed_at = at,
+            "pwrite64" | "ftruncate" | "fallocate" => {}
+            "link" | "linkat" | "rename" | "renameat" | "renameat2" if is_ours => published_at = at,
+            "fsync" if is_done && call.contains(&format!("{data}>")) => {
+                seen.folder_syncs += 1;
+                published_at = 0;
+            }
+            "fdatasync" | "fsync" if is_done && is_ours => {
+                seen.syncs += 1;
+                synced_from = synced_from.max(thread.began_at);
+            }
+            // Begun and not returned, failed, or injected: no sync.
+            "fdatasync" | "fsync" | "link" | "linkat" | "rename" | "renameat" | "renameat2" => {}
+            name if CALLS.split(',').any(|known| known.trim() == name) && is_ours && !is_resumed => {
+                seen.violations.push(format!("line {at}: a call that this test cannot judge: {call}"));
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+fn traced(threads: u32, plant: &str, inject: Option<&str>) -> Seen {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = trace(folder.path(), threads, plant, inject);
+    check(&log, folder.path(), threads == 1)
+}
+
+#[test]
+fn what_was_acknowledged_had_been_synced_before() {
+    for threads in [1, 8] {
+        let seen = traced(threads, "none", None);
+        eprintln!("{threads} threads: {} acks, {} syncs", seen.acks, seen.syncs);
+        assert!(seen.violations.is_empty(), "{threads} threads: {:#?}", seen.violations);
+        assert!(seen.acks > 100 && seen.syncs > 50 && seen.folder_syncs > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_that_comes_first_is_seen() {
+    for threads in [1, 8] {
+        assert!(!traced(threads, "ack-first", None).violations.is_empty());
+    }
+}
+
+#[test]
+fn a_sync_that_is_left_out_is_seen() {
+    // The kernel is not asked at all, and the process is told that it was done.
+    for call in ["fdatasync", "fsync"] {
+        let seen = traced(1, "none", Some(&format!("inject={call}:retval=0")));
+        assert!(!seen.violations.is_empty(), "{call}: {seen:?}");
+    }
+}
