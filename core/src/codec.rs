@@ -89,6 +89,11 @@ pub(crate) fn unseal<'a>(kind: Kind, place: &[u8], bytes: &'a [u8]) -> Result<&'
     Ok(payload)
 }
 
+/// Whether these bytes were written for this place, whatever key they are filed under now.
+pub(crate) fn is_of(kind: Kind, place: &[u8], bytes: &[u8]) -> bool {
+    !unseal(kind, place, bytes).is_err_and(|error| error.kind() == ErrorKind::Corrupt)
+}
+
 /// A value in bincode, as it is inside a row.
 pub(crate) fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     bincode::serde::encode_to_vec(value, config::standard())

@@ -320,7 +320,7 @@ fn a_flipped_bit_gives_the_right_answer_or_an_error() {
             assert_eq!(was_wrong, 0, "byte {at}: verified, and still wrong");
             found_verified += was_found;
             fs::write(&path, &bytes).expect("write");
-            // Unverified, a key whose own bytes were hit looks new; nothing else is ever wrong.
+            // Unverified, a damaged page number can lead past a key; nothing else is ever wrong.
             let (was_found, was_wrong) = see(&options());
             found += was_found;
             vanished += was_wrong;

@@ -232,3 +232,73 @@ fn an_idle_store_does_not_fall_behind_the_time_it_told_over_a_reboot() {
     clock.reboot();
     assert_eq!(open(&path, &clock, Policy::new(Abandoned::Rerun)).now_ms(), told);
 }
+
+/// KC-054: a time server that is wrong while one command commits moves no lease and no window, not even if the
+/// machine goes down with the wrong time on disk.
+#[test]
+fn a_time_server_that_is_wrong_for_one_commit_changes_nothing() {
+    for wrong_ms in [0, START_MS - 10 * YEAR_MS, START_MS + 10 * YEAR_MS, u64::MAX] {
+        for reboots in [false, true] {
+            let folder = fast_folder();
+            let path = folder.path().join("store");
+            let clock = ManualClock::new(START_MS);
+            let store = open(&path, &clock, rerun());
+            let done = won(store.claim(&request("done")));
+            drop(won(store.claim(&request("in flight"))));
+            clock.set_wall(wrong_ms);
+            done.complete(&success(b"done")).expect("healthy");
+            if reboots {
+                // Down with the wrong time, up with the right one: at most an hour of the difference counts.
+                let before = store.now_ms();
+                store.close().expect("healthy");
+                clock.set_wall(START_MS);
+                clock.reboot();
+                let store = open(&path, &clock, rerun());
+                let gap_ms = if wrong_ms < START_MS { HOUR_MS } else { 0 };
+                assert_eq!(store.now_ms().since(before), Millis(gap_ms), "wrong: {wrong_ms}");
+                replay(store.claim(&request("done")));
+                continue;
+            }
+            clock.set_wall(START_MS);
+            assert_eq!(store.now_ms(), Millis(START_MS));
+            in_flight(store.claim(&request("in flight")));
+            let replayed = replay(store.claim(&request("done")));
+            assert_eq!(replayed.window_until_ms, Millis(START_MS + DAY_MS));
+            clock.advance(DAY_MS - 1);
+            replay(store.claim(&request("done")));
+        }
+    }
+}
+
+#[test]
+fn at_the_ends_of_time_nothing_wraps_and_no_token_comes_again() {
+    for start_ms in [0, 1, u64::MAX - 61_000, u64::MAX - 1, u64::MAX] {
+        let folder = fast_folder();
+        let path = folder.path().join("store");
+        let clock = ManualClock::new(start_ms);
+        let store = open(&path, &clock, rerun());
+        drop(won(store.claim(&request("in flight"))));
+        won(store.claim(&request("done"))).complete(&success(b"done")).expect("healthy");
+        for _ in 0..2 {
+            // Where a lease can no longer end after now it is over at once, and the token still fences.
+            match store.claim(&request("in flight")).expect("healthy") {
+                Decision::InFlight { .. } => assert!(start_ms < u64::MAX),
+                Decision::Won(claim) => assert!(claim.token().0 > 2 && store.now_ms() == Millis(u64::MAX)),
+                other => panic!("{start_ms}: {other:?}"),
+            }
+            store.reap(&keyclaim::Reap::new()).expect("healthy");
+        }
+        let told = store.now_ms();
+        store.close().expect("healthy");
+        clock.reboot();
+        clock.set_wall(u64::MAX);
+        let store = open(&path, &clock, rerun());
+        assert!(store.now_ms() >= told);
+        // At the end of time a window ends with it: then the key is new, and its owner a later one.
+        match store.claim(&request("done")).expect("healthy") {
+            Decision::Replay(_) => {}
+            Decision::Won(claim) => assert!(claim.token().0 > 2 && store.now_ms() == Millis(u64::MAX)),
+            other => panic!("{start_ms}: {other:?}"),
+        }
+    }
+}

@@ -36,6 +36,7 @@ mod journal;
 mod live;
 mod log;
 mod meta;
+mod missing;
 mod operator;
 mod options;
 mod outbox;

@@ -75,9 +75,9 @@ impl Options {
 
     /// Reads the whole file at every opening and refuses it as `Corrupt` if any page is damaged (default off).
     ///
-    /// Every record has a checksum of its own, so damage to it is found when it is read. Damage to the
-    /// key it is filed under is found only here: unverified, such a key looks new. Costs about a second
-    /// for half a gigabyte.
+    /// Every record has a checksum of its own, so damage to it or to the key it is filed under is found when
+    /// it is looked up. Damage to a page's number, which can hide a key, and to the due index is found only
+    /// here. Costs about a second for half a gigabyte.
     #[must_use]
     pub fn verify_on_open(mut self, verify: bool) -> Self {
         self.verify_on_open = verify;

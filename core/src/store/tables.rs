@@ -18,6 +18,7 @@ use redb::{
 };
 
 use super::fault::before_commit;
+use super::missing;
 use crate::rows::{Due, DueEntry, DueRow, Lane, Rows, Slot, Table};
 use crate::{Error, ErrorKind, Millis, Result};
 
@@ -81,9 +82,9 @@ impl<'txn> WriteRows<'txn> {
 impl Rows for WriteRows<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match table {
-            Table::Records => value(&self.records, key),
+            Table::Records => value(table, &self.records, key),
             Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
-                value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
+                value(table, &self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
         }
     }
@@ -177,9 +178,9 @@ impl ReadRows {
 impl Rows for ReadRows {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match table {
-            Table::Records => value(&self.records, key),
+            Table::Records => value(table, &self.records, key),
             Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
-                value(&self.txn.open_table(definition(table)).map_err(before_commit)?, key)
+                value(table, &self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
         }
     }
@@ -208,8 +209,11 @@ impl Rows for ReadRows {
     }
 }
 
-fn value(table: &impl ReadableTable<Bytes, Bytes>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    Ok(table.get(key).map_err(before_commit)?.map(|bytes| bytes.value().to_vec()))
+fn value(table: Table, rows: &impl ReadableTable<Bytes, Bytes>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    match rows.get(key).map_err(before_commit)? {
+        Some(bytes) => Ok(Some(bytes.value().to_vec())),
+        None => missing::check(table, rows, key).map(|()| None),
+    }
 }
 
 fn next(
