@@ -86,9 +86,9 @@ fn random_kills(kind: Kind, test: &str) {
         // The first request without an answer: the one that the last worker died in.
         let first = told.keys().next_back().map_or(0, |last| last + 1);
         let mut worker = Worker::start(&world, &job(first..u32::MAX));
-        // A request has five moments, so this kills in one of the first three.
+        // A request has five moments that it tells, so this kills in one of the first three.
         let mut said: Vec<_> =
-            (0..1 + random % 13).map(|_| worker.said().expect("it goes on for ever")).collect();
+            (0..=random % 13).map(|_| worker.said().expect("it goes on for ever")).collect();
         thread::sleep(Duration::from_micros((random >> 8) % 4_000));
         said.extend(worker.kill());
         let moment = said.last().map(|(_, what)| what.split(' ').next().unwrap_or_default().to_owned());

@@ -20,20 +20,20 @@ use crate::world::{KINDS, Kind, World, order};
 
 const LEASE: Duration = Duration::from_secs(10);
 /// The longest that a database waits; store time is moved by hand.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-type Told = Result<Effected, EffectError<Failure>>;
+pub(crate) type Told = Result<Effected, EffectError<Failure>>;
 
 /// One process with two attempts: the first one is stopped at a moment of its transaction.
-struct Race {
-    world: World,
+pub(crate) struct Race {
+    pub(crate) world: World,
     store: Store,
     clock: ManualClock,
     plant: Plant,
 }
 
 impl Race {
-    fn new(kind: Kind, plant: Plant) -> Self {
+    pub(crate) fn new(kind: Kind, plant: Plant) -> Self {
         let clock = ManualClock::new(1_700_000_000_000);
         let policy = Policy::new(Abandoned::Rerun).lease(LEASE).expect("valid");
         let options =
@@ -42,7 +42,7 @@ impl Race {
         Self { world: World::new(kind), store, clock, plant }
     }
 
-    fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> Claim {
         let id = order("request").id;
         let request = Request { method: b"POST", target: b"/orders", ..Request::default() };
         match self.store.claim(&ClaimRequest::new(id, Scheme::Raw, request)).expect("healthy") {
@@ -51,7 +51,7 @@ impl Race {
         }
     }
 
-    fn overtake(&self) -> Claim {
+    pub(crate) fn overtake(&self) -> Claim {
         self.clock.advance(u64::try_from(LIMIT.as_millis()).expect("small"));
         self.claim()
     }
@@ -76,7 +76,7 @@ impl Race {
         Stopped { go, thread }
     }
 
-    fn orders_placed(&mut self) -> usize {
+    pub(crate) fn orders_placed(&mut self) -> usize {
         self.world.order_count()
     }
 }
@@ -212,8 +212,14 @@ fn without_key_or_token_a_late_transaction_is_found_by_these_tests() {
 
 #[test]
 fn a_transaction_under_way_is_waited_for_and_its_result_told() {
-    for kind in KINDS {
+    for (kind, level) in [(Kind::Postgres, "serializable"), (Kind::Postgres, ""), (Kind::Sqlite, "")] {
         let mut race = Race::new(kind, Plant::Sound);
+        // Whatever the database's own default, the statements name the level that they need.
+        if !level.is_empty() {
+            let option = format!("options='-c default_transaction_isolation={level} ");
+            race.world.place = race.world.place.replace("options='", &option);
+            assert_eq!(race.world.db().texts("SHOW transaction_isolation"), [level]);
+        }
         let first = race.stopped_at("inside");
         let claim = race.overtake();
         let (tells, asking) = channel();

@@ -2,6 +2,7 @@
 
 mod kills;
 mod late;
+mod results;
 mod server;
 mod watched;
 mod worker;

@@ -12,7 +12,7 @@ use std::{env, fs, thread};
 use postgres::{Client, NoTls};
 
 /// Arbitrary: a start takes about a second on a quiet machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// Ends the server and removes its folder when the test run ends, however it ends: its input is a pipe that
 /// only the test run holds.

@@ -12,6 +12,9 @@ use keyclaim_example_sql::order::{InDoubt, NoAnswer, Steps, answer};
 use crate::watched::{Plant, Watched};
 use crate::world::{Db, Kind, World, order};
 
+/// Arbitrary: a try takes a limit or so.
+const TRIES_MAX: u32 = 100;
+
 /// What a worker is to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -149,7 +152,10 @@ fn helper() {
         let order = order(&name(number));
         let in_turn = if number % 2 == 0 { InDoubt::Ask } else { InDoubt::Repeat };
         let steps = Steps { limit, in_doubt: fixed.unwrap_or(in_turn) };
+        let mut tries = 0;
         let told = loop {
+            tries += 1;
+            assert!(tries < TRIES_MAX, "request {number} is never answered");
             match answer(&store, &mut orders, &order, steps) {
                 Err(NoAnswer::Decision("in_flight")) => {}
                 // A busy machine can take longer than the limit; a client asks again, as one that was told to.

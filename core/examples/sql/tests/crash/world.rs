@@ -32,7 +32,7 @@ pub(crate) struct World {
 
 /// A connection to either.
 pub(crate) enum Db {
-    Postgres(::postgres::Client),
+    Postgres(Box<::postgres::Client>),
     Sqlite(rusqlite::Connection),
 }
 
@@ -84,7 +84,7 @@ impl Db {
                 client
                     .batch_execute(&format!("SET client_min_messages = warning; {}", postgres::SCHEMA))
                     .expect("healthy");
-                Self::Postgres(client)
+                Self::Postgres(Box::new(client))
             }
         }
     }
@@ -118,25 +118,34 @@ impl Db {
         order: &Order,
         inside: impl FnOnce(),
     ) -> Result<StepResult, Failure> {
+        self.place_and_say(call, token, order, |number| {
+            inside();
+            StepResult::Done(number.as_bytes().into())
+        })
+    }
+
+    /// The order's row is written, and this is said of it.
+    pub(crate) fn place_and_say(
+        &mut self,
+        call: &Call,
+        token: Token,
+        order: &Order,
+        say: impl FnOnce(String) -> StepResult,
+    ) -> Result<StepResult, Failure> {
         let insert = insert(order);
-        let told = |number: String| Ok(StepResult::Done(number.into_bytes().as_slice().into()));
         match self {
-            Self::Postgres(client) => postgres::once(client, call, token, |txn| {
-                let number = txn.query_one(&insert, &[])?.try_get(0)?;
-                inside();
-                told(number)
-            }),
-            Self::Sqlite(conn) => sqlite::once(conn, call, token, |txn| {
-                let number = txn.query_row(&insert, (), |row| row.get(0))?;
-                inside();
-                told(number)
-            }),
+            Self::Postgres(client) => {
+                postgres::once(client, call, token, |txn| Ok(say(txn.query_one(&insert, &[])?.try_get(0)?)))
+            }
+            Self::Sqlite(conn) => {
+                sqlite::once(conn, call, token, |txn| Ok(say(txn.query_row(&insert, (), |row| row.get(0))?)))
+            }
         }
     }
 
     pub(crate) fn ask(&mut self, call: &Call, token: Token) -> Result<StepResult, Failure> {
         match self {
-            Self::Postgres(client) => Orders::ask(client, call, token),
+            Self::Postgres(client) => Orders::ask(client.as_mut(), call, token),
             Self::Sqlite(conn) => Orders::ask(conn, call, token),
         }
     }
