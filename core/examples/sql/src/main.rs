@@ -45,7 +45,7 @@ fn run(kind: &str, place: &str, key: &str, item: &str) -> Result<String, Box<dyn
     // The scope is who asks: in a service the authenticated account, never what a client sends.
     let order = Order { id: Id::new(Scope::new("account 7")?, Key::new(key)?), item: item.into() };
     let steps = Steps { limit: LIMIT, in_doubt: InDoubt::Ask };
-    let number = answer(&store, orders.as_mut(), &order, steps).map_err(|error| format!("{error:?}"))?;
+    let number = answer(&store, orders.as_mut(), &order, steps)?;
     store.close()?;
     Ok(String::from_utf8(number)?)
 }

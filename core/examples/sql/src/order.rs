@@ -1,6 +1,8 @@
 //! A handler that places an order: claimed in keyclaim, stored in SQL, answered once.
 
 use std::cell::RefCell;
+use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
 
 use keyclaim::fingerprint::{Request, Scheme};
@@ -126,6 +128,18 @@ fn placed(
         told => told,
     }
 }
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decision(told) => write!(f, "the store says {told} of this key"),
+            Self::Step(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for NoAnswer {}
 
 impl Orders for ::postgres::Client {
     fn place(&mut self, call: &Call, token: Token, order: &Order) -> Result<StepResult, Failure> {

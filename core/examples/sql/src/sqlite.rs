@@ -1,9 +1,9 @@
 //! The step's transaction in SQLite, under BEGIN IMMEDIATE.
 //!
-//! SQLite has one writer at a time. BEGIN IMMEDIATE takes that place before anything is read, so between
-//! `enter` and COMMIT no other attempt can be there; a plain BEGIN would take it at the first write, and can
-//! fail there (`SQLITE_BUSY_SNAPSHOT`) without ever waiting. A process that dies gives up its place, and what
-//! it had not committed is gone.
+//! SQLite has one writer at a time. BEGIN IMMEDIATE takes that place before anything else, so between `enter`
+//! and COMMIT no other attempt can be there. A plain BEGIN takes it at the first write: the same as long as
+//! that is `enter`, but once somebody reads in front of it, it can fail there (`SQLITE_BUSY_SNAPSHOT`) without
+//! ever waiting. A process that dies gives up its place, and what it had not committed is gone.
 
 use std::path::Path;
 use std::time::Duration;

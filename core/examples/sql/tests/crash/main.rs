@@ -2,6 +2,7 @@
 
 mod kills;
 mod late;
+mod program;
 mod results;
 mod server;
 mod watched;

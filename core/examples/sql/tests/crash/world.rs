@@ -60,6 +60,10 @@ impl World {
         Db::connect(self.kind, &self.place)
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn store(&self) -> PathBuf {
         self.folder.path().join("orders.keyclaim")
     }
