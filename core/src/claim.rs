@@ -14,7 +14,7 @@ use crate::machine::{
 };
 use crate::store::{Lane, Place, Ringing, Running};
 use crate::token::downstream_key;
-use crate::{Error, ErrorKind, Generation, Millis, Result, Token};
+use crate::{Error, ErrorKind, Generation, Millis, Result, Token, Writes, Written};
 
 /// A win: while it lives in this process, the store renews its lease.
 ///
@@ -118,12 +118,22 @@ impl Claim {
 
     /// Records a recovery point: should this attempt die, the next one is handed it, with the steps so far.
     pub fn checkpoint(&self, point: &str, data: &[u8]) -> Result<()> {
-        self.say(self.checkpoint_act(point, data)).map(drop)
+        self.say(self.checkpoint_act(point, data, Writes::new())).map(drop)
     }
 
     /// Like [`Claim::checkpoint`], without blocking.
     pub async fn checkpoint_async(&self, point: &str, data: &[u8]) -> Result<()> {
-        self.say_async(self.checkpoint_act(point, data)).await.map(drop)
+        self.say_async(self.checkpoint_act(point, data, Writes::new())).await.map(drop)
+    }
+
+    /// Like [`Claim::checkpoint`], with writes that commit with it; on a conflict neither happened.
+    pub fn checkpoint_with(&self, point: &str, data: &[u8], writes: Writes) -> Result<Written> {
+        self.ask(self.checkpoint_act(point, data, writes)).map(heard)
+    }
+
+    /// Like [`Claim::checkpoint_with`], without blocking.
+    pub async fn checkpoint_with_async(&self, point: &str, data: &[u8], writes: Writes) -> Result<Written> {
+        self.ask_async(self.checkpoint_act(point, data, writes)).await.map(heard)
     }
 
     /// Records the intent of a step that takes at most `limit`, or says what became of it before.
@@ -167,12 +177,23 @@ impl Claim {
     /// *Durability*: on disk when this returns. A body over the store's limit is not kept; that the
     /// request ran is.
     pub fn complete(&self, outcome: &Outcome) -> Result<()> {
-        self.say_last(self.complete_act(outcome))
+        self.say_last(self.complete_act(outcome, Writes::new()))
     }
 
     /// Like [`Claim::complete`], without blocking. Once it was polled, dropping it does not take the outcome back.
     pub async fn complete_async(&self, outcome: &Outcome) -> Result<()> {
-        self.say_last_async(self.complete_act(outcome)).await
+        self.say_last_async(self.complete_act(outcome, Writes::new())).await
+    }
+
+    /// Like [`Claim::complete`], with writes that commit with the outcome; on a conflict neither happened, and
+    /// the claim goes on.
+    pub fn complete_with(&self, outcome: &Outcome, writes: Writes) -> Result<Written> {
+        self.ask(self.complete_act(outcome, writes)).map(|said| self.ended(said))
+    }
+
+    /// Like [`Claim::complete_with`], without blocking.
+    pub async fn complete_with_async(&self, outcome: &Outcome, writes: Writes) -> Result<Written> {
+        self.ask_async(self.complete_act(outcome, writes)).await.map(|said| self.ended(said))
     }
 
     /// Says that no effect happened: the key is new again, if this was the only attempt and nothing
@@ -208,6 +229,16 @@ impl Claim {
         self.say_last_async(Act::Hold { reason: HoldReason::Owner }).await
     }
 
+    /// Says that this attempt ended without an outcome, and that no try before this instant can succeed.
+    pub(crate) fn postpone(&self, until_ms: Millis) -> Result<()> {
+        self.say_last(Act::Postpone { until_ms })
+    }
+
+    /// Whether its owner has said its last word.
+    pub(crate) fn is_over(&self) -> bool {
+        self.running.shared.is_over(&self.place)
+    }
+
     /// Says what ends this attempt; after it nothing is renewed.
     pub(crate) fn say_last(&self, act: Act) -> Result<()> {
         self.say(act).map(|_| self.running.shared.end(&self.place))
@@ -215,6 +246,11 @@ impl Claim {
 
     pub(crate) async fn say_last_async(&self, act: Act) -> Result<()> {
         self.say_async(act).await.map(|_| self.running.shared.end(&self.place))
+    }
+
+    /// What ended this attempt, unless a conflict means that it goes on.
+    fn ended(&self, said: Written<OwnerAnswer>) -> Written {
+        said.map(|_| self.running.shared.end(&self.place))
     }
 
     /// Rings after this span, without a thread that waits for it.
@@ -226,11 +262,20 @@ impl Claim {
         self.running.shared.loss_bell(&self.place)
     }
 
+    /// Says what brings no writes.
     fn say(&self, act: Act) -> Result<OwnerAnswer> {
+        self.ask(act).and_then(without_writes)
+    }
+
+    async fn say_async(&self, act: Act) -> Result<OwnerAnswer> {
+        self.ask_async(act).await.and_then(without_writes)
+    }
+
+    fn ask(&self, act: Act) -> Result<Written<OwnerAnswer>> {
         // Asked before any lock: in a forked child one may be held for ever.
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let lane = Lane::Owner(Place::take(&self.waiting)?);
+        let lane = self.lane()?;
         let mut seq = 0;
         // Numbered when it goes to the writer, so that numbers reach it in order.
         let reply = self.running.shared.ask(lane, &self.id, || {
@@ -241,10 +286,10 @@ impl Claim {
         self.hear(seq, reply.and_then(|reply| reply.answer))
     }
 
-    async fn say_async(&self, act: Act) -> Result<OwnerAnswer> {
+    async fn ask_async(&self, act: Act) -> Result<Written<OwnerAnswer>> {
         self.running.shared.check()?;
         let digest = codec::digest(&act)?;
-        let lane = Lane::Owner(Place::take(&self.waiting)?);
+        let lane = self.lane()?;
         let (seq, taker) = {
             let mut said = self.said.lock();
             let seq = said.number(&act, digest);
@@ -254,7 +299,33 @@ impl Claim {
         self.hear(seq, reply.map_or_else(|| Err(crate::store::lost()), |reply| reply.answer))
     }
 
-    fn hear(&self, seq: u64, answer: Result<Answer>) -> Result<OwnerAnswer> {
+    fn lane(&self) -> Result<Lane> {
+        let place = Place::take(&self.waiting).inspect_err(|_| self.running.shared.stats.owner_busy())?;
+        Ok(Lane::Owner(place))
+    }
+
+    /// Says it through a transaction, in the order of what this claim says.
+    pub(crate) fn say_by(
+        &self,
+        act: Act,
+        decide: impl FnOnce(Command) -> Result<Answer>,
+    ) -> Result<Written<OwnerAnswer>> {
+        let digest = codec::digest(&act)?;
+        let seq = self.said.lock().number(&act, digest);
+        // Its answer counts only once the transaction has committed; said again before that, it is the same.
+        match decide(self.command(act, digest, seq))? {
+            Answer::Owner(answer) => Ok(Written::Done(answer)),
+            Answer::Conflict(conflict) => Ok(Written::Conflict(conflict)),
+            _ => Err(Error::misdelivered("an owner")),
+        }
+    }
+
+    /// Whether it was won in this store.
+    pub(crate) fn is_of(&self, running: &Arc<Running>) -> bool {
+        Arc::ptr_eq(&self.running, running)
+    }
+
+    fn hear(&self, seq: u64, answer: Result<Answer>) -> Result<Written<OwnerAnswer>> {
         // Any other failure may be that of a command asked again which was applied before: it keeps
         // its number until a decision is heard.
         let is_decided = match &answer {
@@ -265,7 +336,8 @@ impl Claim {
             self.said.lock().heard(seq);
         }
         match answer? {
-            Answer::Owner(answer) => Ok(answer),
+            Answer::Owner(answer) => Ok(Written::Done(answer)),
+            Answer::Conflict(conflict) => Ok(Written::Conflict(conflict)),
             _ => Err(Error::misdelivered("an owner")),
         }
     }
@@ -274,8 +346,8 @@ impl Claim {
         Command::Owner(OwnerCommand { token: self.won.token, seq, digest, act })
     }
 
-    fn checkpoint_act(&self, point: &str, data: &[u8]) -> Act {
-        Act::Checkpoint { name: point.into(), data: Blob::from(data), met: self.met() }
+    pub(crate) fn checkpoint_act(&self, point: &str, data: &[u8], writes: Writes) -> Act {
+        Act::Checkpoint { name: point.into(), data: Blob::from(data), met: self.met(), writes }
     }
 
     fn met(&self) -> u32 {
@@ -287,9 +359,9 @@ impl Claim {
         Act::BeginEffect(BeginEffect { name: step.into(), limit_ms, in_doubt, met })
     }
 
-    fn complete_act(&self, outcome: &Outcome) -> Act {
+    pub(crate) fn complete_act(&self, outcome: &Outcome, writes: Writes) -> Act {
         let outcome = outcome.clone().bounded(self.running.shared.body_len_max());
-        Act::Complete { outcome, met: self.met() }
+        Act::Complete { outcome, met: self.met(), writes }
     }
 
     /// The count of met steps goes on behind the place a step was found at.
@@ -322,6 +394,17 @@ impl Claim {
         if was_sent {
             self.met.fetch_add(1, Ordering::AcqRel);
         }
+    }
+}
+
+fn heard(said: Written<OwnerAnswer>) -> Written {
+    said.map(drop)
+}
+
+fn without_writes(said: Written<OwnerAnswer>) -> Result<OwnerAnswer> {
+    match said {
+        Written::Done(answer) => Ok(answer),
+        Written::Conflict(_) => Err(Error::misdelivered("a command without writes")),
     }
 }
 

@@ -1,11 +1,11 @@
-//! Bytes and values: the only place that knows how a record is stored.
+//! Bytes and values: the only place that knows how a row is stored.
 //!
 //! | offset | size | meaning | since |
 //! |---|---|---|---|
 //! | 0 | 1 | version, 1 | 1 |
 //! | 1 | 1 | flags, 0 | 1 |
 //! | 2 | 16 | checksum: BLAKE3 bound to the row's place, first 16 bytes | 1 |
-//! | 18 | rest | the record: bincode 2, standard configuration | 1 |
+//! | 18 | rest | the payload: a record or an event in bincode 2, standard configuration | 1 |
 //!
 //! redb verifies no checksum on a normal read: of 4,000 single-bit flips in a closed file 1,010
 //! returned wrong data silently. Ours covers version, flags, the row's key and the bytes, so damage
@@ -24,7 +24,17 @@ const CHECKSUM_LEN: usize = 16;
 const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
 
 static RECORD: Domain = Domain::new("keyclaim 2026 record checksum v1");
+static APP: Domain = Domain::new("keyclaim 2026 app row checksum v1");
+static EVENT: Domain = Domain::new("keyclaim 2026 outbox row checksum v1");
 static COMMAND: Domain = Domain::new("keyclaim 2026 owner command digest v1");
+
+/// What a row holds: one of another kind never passes its checksum, wherever it stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Record,
+    App,
+    Event,
+}
 
 /// The stored bytes of a record, bound to `place`: the encoded id and, in the archive, its generation.
 ///
@@ -33,11 +43,7 @@ pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
     record.check().map_err(|rule| {
         Error::new(ErrorKind::Internal, format!("a record was made that breaks a rule: {rule}"))
     })?;
-    let payload = encode_plain(record)?;
-    let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
-    bytes.extend([VERSION, FLAGS]);
-    bytes.extend(checksum(place, VERSION, FLAGS, &payload));
-    bytes.extend(payload);
+    let bytes = seal(Kind::Record, place, &encode_plain(record)?);
     if bytes.len() > RECORD_LEN_MAX {
         return Err(Error::invalid(
             "steps, recovery point and headers together are too large for one record; store less with the claim",
@@ -51,33 +57,57 @@ pub fn encode(place: &[u8], record: &Record) -> Result<Vec<u8>> {
 /// Errors: `Corrupt` if they are damaged or stand in another row's place, `Incompatible` if a newer
 /// keyclaim wrote them.
 pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
-    let corrupt = |what: &str| {
-        Error::new(
-            ErrorKind::Corrupt,
-            format!("a stored record is damaged ({what}); stop, check the store and restore it"),
-        )
-    };
+    let record: Record = decode_plain(unseal(Kind::Record, place, bytes)?)?;
+    record.check().map_err(corrupt)?;
+    Ok(record)
+}
+
+/// A row's bytes around this payload: version, flags, and a checksum bound to its kind and place.
+pub(crate) fn seal(kind: Kind, place: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
+    bytes.extend([VERSION, FLAGS]);
+    bytes.extend(checksum(kind, place, VERSION, FLAGS, payload));
+    bytes.extend(payload);
+    bytes
+}
+
+/// The payload of a row. Errors as in [`decode`].
+pub(crate) fn unseal<'a>(kind: Kind, place: &[u8], bytes: &'a [u8]) -> Result<&'a [u8]> {
     let Some((&[version, flags, ref stored @ ..], payload)) = bytes.split_first_chunk::<HEADER_LEN>() else {
         return Err(corrupt("too short"));
     };
-    if *stored != checksum(place, version, flags, payload) {
+    if *stored != checksum(kind, place, version, flags, payload) {
         return Err(corrupt("checksum"));
     }
     // The checksum's own place is fixed for ever, so a version told here is one that was written.
     if version != VERSION || flags != FLAGS {
         return Err(Error::new(
             ErrorKind::Incompatible,
-            format!("a record has version {version}, flags {flags}; upgrade keyclaim to read it"),
+            format!("a row has version {version}, flags {flags}; upgrade keyclaim to read it"),
         ));
     }
+    Ok(payload)
+}
+
+/// A value in bincode, as it is inside a row.
+pub(crate) fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+    bincode::serde::encode_to_vec(value, config::standard())
+        .map_err(|error| Error::new(ErrorKind::Internal, "a value could not be encoded").caused_by(error))
+}
+
+/// The value inside a row; `Corrupt` if it is none, or more than one.
+pub(crate) fn decode_plain<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
     let limits = config::standard().with_limit::<RECORD_LEN_MAX>();
-    let (record, read) = bincode::serde::decode_from_slice::<Record, _>(payload, limits)
+    let (value, read) = bincode::serde::decode_from_slice::<T, _>(payload, limits)
         .map_err(|error| corrupt("encoding").caused_by(error))?;
-    if read != payload.len() {
-        return Err(corrupt("trailing bytes"));
-    }
-    record.check().map_err(corrupt)?;
-    Ok(record)
+    if read == payload.len() { Ok(value) } else { Err(corrupt("trailing bytes")) }
+}
+
+pub(crate) fn corrupt(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("a stored row is damaged ({what}); stop, check the store and restore it"),
+    )
 }
 
 /// 16 bytes that name what an owner said, so that the same command asked again is recognised.
@@ -87,13 +117,13 @@ pub fn digest(act: &Act) -> Result<[u8; 16]> {
     Ok(first_bytes(&hasher))
 }
 
-fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
-    bincode::serde::encode_to_vec(value, config::standard())
-        .map_err(|error| Error::new(ErrorKind::Internal, "a value could not be encoded").caused_by(error))
-}
-
-fn checksum(place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
-    let mut hasher = RECORD.hasher();
+fn checksum(kind: Kind, place: &[u8], version: u8, flags: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut hasher = match kind {
+        Kind::Record => &RECORD,
+        Kind::App => &APP,
+        Kind::Event => &EVENT,
+    }
+    .hasher();
     hasher.update(&[version, flags]);
     hasher.update(&(place.len() as u64).to_le_bytes());
     hasher.update(place);
@@ -132,6 +162,8 @@ mod tests {
             }],
             wrote: true,
             events: 3,
+            tries: 2,
+            pause_ms: Millis(700),
             state: State::Complete {
                 outcome: Outcome {
                     class: OutcomeClass::Failure(AfterFailure::Replay),
@@ -183,7 +215,7 @@ mod tests {
     fn a_newer_version_or_unknown_flag_is_incompatible() {
         for (version, flags) in [(2, 0), (1, 1), (0, 0)] {
             let mut bytes = encode(b"id", &record()).unwrap();
-            let sum = checksum(b"id", version, flags, &bytes[HEADER_LEN..]);
+            let sum = checksum(Kind::Record, b"id", version, flags, &bytes[HEADER_LEN..]);
             bytes[0] = version;
             bytes[1] = flags;
             bytes[2..HEADER_LEN].copy_from_slice(&sum);
@@ -198,7 +230,7 @@ mod tests {
         assert_eq!(encode(b"id", &broken).unwrap_err().kind(), ErrorKind::Internal);
         let mut bytes = vec![0; HEADER_LEN];
         bytes.extend(encode_plain(&broken).unwrap());
-        let sum = checksum(b"id", VERSION, FLAGS, &bytes[HEADER_LEN..]);
+        let sum = checksum(Kind::Record, b"id", VERSION, FLAGS, &bytes[HEADER_LEN..]);
         bytes[0] = VERSION;
         bytes[2..HEADER_LEN].copy_from_slice(&sum);
         assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -211,7 +243,7 @@ mod tests {
         let at = payload.iter().position(|&byte| byte == 1).unwrap();
         payload.splice(at..=at, [253, 0, 0, 0, 0, 0, 0, 0, 16]);
         let mut bytes = vec![VERSION, FLAGS];
-        bytes.extend(checksum(b"id", VERSION, FLAGS, &payload));
+        bytes.extend(checksum(Kind::Record, b"id", VERSION, FLAGS, &payload));
         bytes.extend(payload);
         assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
     }

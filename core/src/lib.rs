@@ -49,7 +49,7 @@
 //! | P5 | A commit whose fate is not known is `Unknown`, and asking again resolves it |
 //! | P6 | Store time never jumps, goes back or stands still; lease and replay window are two clocks |
 //! | P7 | Replays are the same bytes until the window ends; another fingerprint is a `Mismatch` |
-//! | P8 | The outbox (to come) delivers at least once, in order per key |
+//! | P8 | The [`outbox`] delivers at least once, in order per ordering key; never before the commit |
 //! | P9 | Queue, groups, memory and time to open are bounded: see [`limits`] |
 //! | P10 | From the first release on, each one opens every older format and refuses a newer one |
 //!
@@ -63,6 +63,7 @@
 // arguments everywhere but in the few places that say why (clippy.toml lists what is meant).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::indexing_slicing, clippy::unwrap_used))]
 
+pub mod app;
 pub mod clock;
 pub mod codec;
 pub mod fingerprint;
@@ -70,6 +71,7 @@ pub mod http;
 pub mod key;
 pub mod limits;
 pub mod machine;
+pub mod outbox;
 pub mod rows;
 #[cfg(feature = "store")]
 pub mod store;
@@ -86,6 +88,7 @@ mod policy;
 #[cfg(feature = "store")]
 mod stats;
 mod token;
+mod writes;
 
 #[cfg(feature = "store")]
 pub use claim::Claim;
@@ -93,18 +96,27 @@ pub use claim::Claim;
 pub use effect::{Call, Effect, EffectError, Effected, NoAsk, ReadyEffect};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Id, Key, Scope};
+pub use outbox::{Event, EventId};
 pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 #[cfg(feature = "store")]
 pub use stats::Stats;
 #[cfg(feature = "store")]
-pub use store::{ClaimRequest, ClaimWait, Options, Store};
+pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, transaction_error};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
-pub use upkeep::{Reap, Reaped};
+pub use upkeep::{Completer, CompleterPass, CompleterReport, Ended, Later, Reap, Reaped, Takeover};
+pub use writes::{Conflict, Version, Writes, Written};
 
 /// The pages outside the sources, so that their examples are run and their Rust is true.
 #[cfg(all(doctest, feature = "store"))]
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/outbox.md")]
+    struct OutboxPage;
+    #[doc = include_str!("../docs/stats.md")]
+    struct StatsPage;
+
+    #[doc = include_str!("../docs/upkeep.md")]
+    struct Upkeep;
 }

@@ -78,6 +78,11 @@ pub const QUEUE_LEN_DEFAULT: usize = 1_024;
 /// Most commands in one commit group. Beyond some 256 a group only adds latency: measured on redb,
 /// 128 clients reached 19 k claims/s and 512 clients 17 k with six times the p99.
 pub const GROUP_LEN_MAX: usize = 256;
+/// Upper bounds in commands of the sizes that commit groups are counted by: powers of two, to the largest group.
+pub const GROUP_BUCKETS_LEN: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Most unfinished records that one reading of the statistics looks at (arbitrary; some ten milliseconds, and a
+/// store with more unfinished than that has another trouble than their exact number).
+pub const STATS_READS_MAX: usize = 10_000;
 /// Most commands of one claim object waiting at once; an owner says one thing after the other.
 pub const OWNER_QUEUE_LEN_MAX: usize = 4;
 /// For how many leases the store renews a live claim: a handler that runs ten times its lease is stuck.
@@ -87,6 +92,16 @@ pub const RENEW_LEASES_DEFAULT: u32 = 10;
 pub const OPEN_POLL_MS_MAX: u64 = 250;
 /// Default page cache in bytes (redb's own default is 1 GiB, too much for an embedded store).
 pub const CACHE_LEN_DEFAULT: usize = 64 * 1024 * 1024;
+/// Longest name of a table of the application's rows: its length is one byte.
+pub const APP_TABLE_LEN_MAX: usize = u8::MAX as usize;
+/// Longest key of a row of the application in bytes, as much as a key of a request.
+pub const APP_KEY_LEN_MAX: usize = KEY_LEN_MAX;
+/// Largest value of a row of the application in bytes (arbitrary; what is larger belongs in a file).
+pub const APP_VALUE_LEN_MAX: usize = 1024 * 1024;
+/// Most rows and events that one command may write: one commit group then stays a matter of milliseconds.
+pub const WRITES_MAX: usize = 256;
+/// Largest total of rows and events of one command in bytes (arbitrary; a commit group stays in memory).
+pub const WRITES_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Most rows that one page of a listing returns.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Most records that one page of a listing reads before it returns what it has and a cursor.
@@ -102,6 +117,47 @@ pub const REAP_EVERY_MS_MIN: u64 = 10;
 /// that were opened together soon reap apart.
 pub const REAP_JITTER_PERCENT: u32 = 10;
 
+/// Longest time in milliseconds that a failed try puts off the next one: a week, as long as a lease.
+pub const POSTPONE_MS_MAX: u64 = LEASE_MS_MAX;
+/// Most tries at one abandoned request before it is held for a person, unless set: with the default pauses
+/// eight hours on average, so that a night's outage of another service is slept through.
+pub const TRIES_MAX_DEFAULT: u32 = 100;
+/// Abandoned requests that are finished at once, unless set (arbitrary; small, since the live requests of the
+/// same process share its connections and its processors).
+pub const FINISHING_DEFAULT: usize = 4;
+/// Most abandoned requests that are finished at once: each has a thread.
+pub const FINISHING_MAX: usize = 256;
+/// Most due rows that one look of the completer reads.
+pub const FINISH_PAGE_LEN_MAX: usize = GROUP_LEN_MAX;
+/// How long in milliseconds closing a store waits for handlers of the completer, unless set: less than the
+/// 30 s after which the common orchestrators kill.
+pub const FINISH_CLOSE_WAIT_MS_DEFAULT: u64 = 20_000;
+/// Longest topic of an event in bytes: longer than those of common brokers (Kafka's are at most 249).
+pub const EVENT_TOPIC_LEN_MAX: usize = 255;
+/// Longest ordering key of an event in bytes: as long as a scope, so that one length byte prefixes it.
+pub const EVENT_ORDERING_KEY_LEN_MAX: usize = 255;
+/// Largest payload of an event in bytes (arbitrary; it is written again with every delivery that begins).
+pub const EVENT_PAYLOAD_LEN_MAX: usize = 64 * 1024;
+/// Most events that one command carries (arbitrary; all of them are in memory until it is committed).
+pub const EVENTS_MAX: usize = 64;
+/// Longest reason for a failed delivery that is stored, in bytes; a longer one is cut off (arbitrary).
+pub const FAILURE_LEN_MAX: usize = 255;
+/// Most events that are leased, or whose deliveries are ended, in one commit: as many as a commit group has
+/// commands, so that claims wait for it no longer than for each other.
+pub const RELAY_BATCH_LEN_MAX: usize = GROUP_LEN_MAX;
+/// Default number of deliveries that a relay runs at once (arbitrary).
+pub const RELAY_WORKERS_DEFAULT: usize = 4;
+/// Most deliveries that a relay runs at once: two for each fit into one batch.
+pub const RELAY_WORKERS_MAX: usize = RELAY_BATCH_LEN_MAX / 2;
+/// Default lease of a delivery in milliseconds: publishing takes milliseconds, a broker's failover seconds.
+pub const EVENT_LEASE_MS_DEFAULT: u64 = 30_000;
+/// Default number of deliveries until an event is a dead letter: with the default delays, after about an hour.
+pub const EVENT_ATTEMPTS_DEFAULT: u32 = 20;
+/// Default longest delay before the second delivery, in milliseconds; it doubles with each.
+pub const BACKOFF_BASE_MS_DEFAULT: u64 = 1_000;
+/// Default longest delay before any delivery, in milliseconds: ten minutes (arbitrary).
+pub const BACKOFF_CAP_MS_DEFAULT: u64 = 10 * 60 * 1_000;
+
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 const _: () = assert!(KEY_LEN_DEFAULT <= KEY_LEN_MAX && 2 * KEY_LEN_MAX < HEADER_LINE_LEN_MAX);
@@ -116,4 +172,16 @@ const _: () = assert!(
         + HEADERS_LEN_MAX
         <= RECORD_LEN_MAX
 );
+const _: () = assert!(matches!(GROUP_BUCKETS_LEN.last(), Some(&GROUP_LEN_MAX)));
 const _: () = assert!(PAGE_ROWS_MAX <= PAGE_READS_MAX);
+const _: () =
+    assert!(EVENT_LEASE_MS_DEFAULT <= LEASE_MS_MAX && BACKOFF_BASE_MS_DEFAULT <= BACKOFF_CAP_MS_DEFAULT);
+const _: () = assert!(
+    EVENT_PAYLOAD_LEN_MAX
+        + EVENT_TOPIC_LEN_MAX
+        + EVENT_ORDERING_KEY_LEN_MAX
+        + SCOPE_LEN_MAX
+        + FAILURE_LEN_MAX
+        + 128
+        <= RECORD_LEN_MAX
+);

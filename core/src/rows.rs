@@ -3,10 +3,14 @@
 //! An engine reads, decides and writes inside one atomic step. All rows of a command are made
 //! before the first is written, so a command that cannot be stored touches nothing (P3).
 
-use crate::codec;
+use crate::key::Id;
 use crate::limits::BODY_INLINE_LEN_MAX;
-use crate::machine::{Answer, Blob, Body, Change, Changes, Decision, Record, State};
+use crate::machine::{
+    Answer, Blob, Body, Change, Changes, Command, Decision, Facts, Record, Refusal, State, Verdict,
+};
+use crate::writes::Version;
 use crate::{Error, ErrorKind, Generation, Millis, Result};
+use crate::{app, codec, outbox};
 
 /// The tables of a store, all from bytes to bytes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -17,9 +21,9 @@ pub enum Table {
     Bodies,
     /// Encoded id and generation to a finished failure whose key was used again.
     Archive,
-    /// Place to an event that is not yet acknowledged; see [`outbox`](crate::outbox).
+    /// Place to an event that is not yet acknowledged; see [`outbox`].
     Outbox,
-    /// Table and key of the caller's to a version and a value; see [`app`](crate::app).
+    /// Table and key of the caller's to a version and a value; see [`app`].
     App,
 }
 
@@ -32,6 +36,8 @@ pub enum Lane {
     Finished,
     /// Events that a relay may publish.
     Outbox,
+    /// Events that no relay publishes until a person says so.
+    Dead,
 }
 
 /// A place in the due index.
@@ -162,7 +168,58 @@ pub fn fill_body(rows: &impl Rows, id: &[u8], generation: Generation, body: &mut
     }
 }
 
-/// All writes that a verdict means for one id, complete before the first of them is done.
+/// What a verdict comes to once the rows it rests on were read: what is said, and all that is written.
+#[derive(Debug)]
+pub struct Enacted {
+    /// What is said.
+    pub answer: std::result::Result<Answer, Refusal>,
+    /// All writes, complete before the first of them is done.
+    pub writes: Vec<Write>,
+    /// Whether the token was used up.
+    pub took_token: bool,
+}
+
+/// Joins a verdict with the writes that came with its command. If a condition of theirs does not hold,
+/// nothing of the command happens.
+///
+/// `before` is the record as it is stored now, also if it is past its horizon.
+pub fn enact(
+    rows: &impl Rows,
+    id: &[u8],
+    before: Option<&Record>,
+    command: &Command,
+    verdict: Verdict,
+    facts: Facts,
+) -> Result<Enacted> {
+    let Verdict { answer, changes } = verdict;
+    let wanted = command.writes().filter(|_| changes.with_writes);
+    let took_token = changes.took_token;
+    let emits = match &changes.record {
+        Change::Put(record) => Some((record.generation, record.events)),
+        Change::Keep | Change::Delete => None,
+    };
+    let mut writes = plan(id, before, changes)?;
+    let (Some(wanted), Some((generation, events))) = (wanted, emits) else {
+        return Ok(Enacted { answer, writes, took_token });
+    };
+    match app::plan(rows, &wanted.rows, Version(facts.next_token.0))? {
+        Ok(rows) => writes.extend(rows),
+        Err(conflict) => {
+            let answer = Ok(Answer::Conflict(conflict));
+            return Ok(Enacted { answer, writes: Vec::new(), took_token: false });
+        }
+    }
+    if !wanted.events.is_empty() {
+        let first = events.saturating_sub(wanted.events_len());
+        let id = Id::decode(id)?;
+        let (order, now_ms) = (facts.next_token, facts.now_ms);
+        let events = &wanted.events;
+        writes.extend(outbox::plan(rows, id.scope(), generation, first, order, now_ms, events)?);
+    }
+    Ok(Enacted { answer, writes, took_token })
+}
+
+/// All writes that changes mean for one id, complete before the first of them is done.
 ///
 /// `before` is the record as it is stored now, also if it is past its horizon.
 pub fn plan(id: &[u8], before: Option<&Record>, changes: Changes) -> Result<Vec<Write>> {

@@ -8,7 +8,8 @@ use keyclaim::machine::{
     HoldReason, InDoubt, OperatorAct, OperatorCommand, Outcome, OutcomeClass, OwnerAnswer, OwnerCommand,
     Record, Refusal, Response, StepResult, Verdict, Won, decide,
 };
-use keyclaim::{Abandoned, Millis, Nonce, Policy, Token};
+use keyclaim::outbox::Backoff;
+use keyclaim::{Abandoned, Event, Millis, Nonce, Policy, Token, Writes};
 
 /// When every history begins.
 pub const T0: u64 = 100_000;
@@ -176,8 +177,23 @@ pub fn claim_with(number: u8, policy: Policy) -> ClaimCommand {
         policy,
         operation: None,
         request: None,
-        writes: false,
+        writes: Writes::new(),
     }
+}
+
+/// The bound of the pause after the first try of [`take`].
+pub const PAUSE: u64 = 800;
+/// The bound of every pause of [`take`].
+pub const PAUSE_MAX: u64 = 3_000;
+
+/// A takeover by whoever finishes abandoned requests, as nonce 9; its random number is in the middle.
+///
+/// # Panics
+/// Never: the times are in range.
+pub fn take(tries_max: u32) -> Command {
+    let span = Duration::from_millis;
+    let backoff = Backoff::new(span(PAUSE), span(PAUSE_MAX)).expect("the times are in range");
+    Command::TakeAbandoned { nonce: nonce(9), tries_max, backoff, random: 1 << 63 }
 }
 
 /// An owner's command.
@@ -206,12 +222,12 @@ pub fn done(name: &str) -> Act {
 
 /// A recovery point after having met so many steps.
 pub fn checkpoint(met: u32) -> Act {
-    Act::Checkpoint { name: "half".into(), data: bytes("data"), met }
+    Act::Checkpoint { name: "half".into(), data: bytes("data"), met, writes: Writes::new() }
 }
 
 /// A completion after having met so many steps.
 pub fn complete(class: OutcomeClass, met: u32) -> Act {
-    Act::Complete { outcome: outcome(class), met }
+    Act::Complete { outcome: outcome(class), met, writes: Writes::new() }
 }
 
 /// The owner does not know the outcome.
@@ -235,4 +251,9 @@ pub fn outcome(class: OutcomeClass) -> Outcome {
 /// The bytes of a text.
 pub fn bytes(text: &str) -> Blob {
     Blob(text.as_bytes().to_vec())
+}
+
+/// One row and one event.
+pub fn some_writes() -> Writes {
+    Writes::new().put("orders", b"5", b"new").emit(Event::new("orders", "5"))
 }

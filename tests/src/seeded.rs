@@ -21,7 +21,7 @@ pub fn check<S: Strategy>(
     strategy: &S,
     property: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
-    let seed = number("KEYCLAIM_SEED").unwrap_or_else(|| RandomState::new().hash_one(test));
+    let seed = seed(test);
     let cases = number("KEYCLAIM_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap_or(u32::MAX));
     let config = Config {
         cases,
@@ -39,6 +39,31 @@ pub fn check<S: Strategy>(
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
+/// Numbers that look random, the same ones again for the same seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Draws(u64);
+
+impl Draws {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next one, below `end`; 0 if there is none below.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).checked_rem(end).unwrap_or_default()
+    }
+}
+
+/// The seed that `KEYCLAIM_SEED` sets, or a new one.
+pub fn seed(test: &str) -> u64 {
+    number("KEYCLAIM_SEED").unwrap_or_else(|| RandomState::new().hash_one(test))
+}
+
+/// A number that the environment sets.
+pub fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }

@@ -3,7 +3,7 @@
 use keyclaim::machine::{Act, Answer, Command, Decision, InDoubt, OperatorAct, State, WonKind};
 use keyclaim::{Abandoned, Millis, Token};
 use keyclaim_tests::machine_kit::{
-    LEASE, LIMIT, T0, World, begin, bytes, checkpoint, claim_with, hold, policy,
+    LEASE, LIMIT, T0, World, begin, bytes, checkpoint, claim_with, hold, policy, some_writes,
 };
 
 fn untold(token: Token) -> Command {
@@ -82,7 +82,7 @@ fn undoing_a_takeover_never_forgets_its_writes() {
     world.now_ms += LEASE;
     let before = world.record.clone().map(Box::new);
     let mut command = claim_with(2, policy(Abandoned::Rerun));
-    command.writes = true;
+    command.writes = some_writes();
     world.decision(&Command::Claim(command));
     assert_eq!(world.ask(&Command::Untold { token: Token(2), before }), Ok(Answer::Undone));
     assert!(world.record.as_ref().is_some_and(|record| record.wrote && record.token == Token(2)));
@@ -93,7 +93,7 @@ fn undoing_a_takeover_never_forgets_its_writes() {
 fn a_win_told_again_after_it_was_undone_runs_under_the_abandoned_policy() {
     let mut world = World::new();
     let mut first = claim_with(1, policy(Abandoned::Hold));
-    first.writes = true;
+    first.writes = some_writes();
     world.decision(&Command::Claim(first.clone()));
     world.ask(&untold(Token(1))).expect("undone");
     assert!(matches!(world.decision(&Command::Claim(first)), Decision::Won(_)));

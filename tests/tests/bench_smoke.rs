@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 /// The rows that issue 2 asks for, by how their names begin, and whether they have a target.
-const ROWS: [(&str, bool); 13] = [
+const ROWS: [(&str, bool); 15] = [
     ("lone: a durable claim", true),
     ("group: claims of 64 threads", true),
     ("replay: of a stored outcome", true),
@@ -14,6 +14,8 @@ const ROWS: [(&str, bool); 13] = [
     ("large: open after a close", true),
     ("large: open after kill -9", true),
     ("large: file bytes per record", false),
+    ("reap: due rows of a pass", false),
+    ("reap: claims meanwhile, p99", false),
     ("info: claim, 1 thread", false),
     ("info: claim, 8 threads", false),
     ("info: claim, 64 threads", false),
@@ -73,7 +75,7 @@ fn an_unknown_row_is_refused_with_the_known_ones() {
     let out = tempfile::tempdir().expect("a folder");
     let output = bench(out.path(), &["lonely"]);
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("lone|group|replay|large|info"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("lone|group|replay|large|reap|info"));
 }
 
 #[test]

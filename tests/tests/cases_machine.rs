@@ -10,7 +10,7 @@ use keyclaim::machine::{
 use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Policy, Token};
 use keyclaim_tests::machine_kit::{
     HORIZON, LEASE, LIMIT, T0, WINDOW, World, ask_back, begin, bytes, checkpoint, claim, claim_with,
-    complete, done, hold, outcome, policy, print, renew, say,
+    complete, done, hold, outcome, policy, print, renew, say, take,
 };
 
 const SUCCESS: OutcomeClass = OutcomeClass::Success;
@@ -206,8 +206,8 @@ fn upkeep_never_clears_a_live_lease() {
         world.now_ms += LEASE - 1;
         world.say(won.token, 0, renew()).expect("renewed");
         world.ask(&Command::Sweep).expect("swept");
-        let take = Command::TakeAbandoned { nonce: keyclaim_tests::machine_kit::nonce(9), attempts_max: 9 };
-        assert_eq!(world.ask(&take), Ok(Answer::Nothing));
+        let take_over = take(9);
+        assert_eq!(world.ask(&take_over), Ok(Answer::Nothing));
         assert!(matches!(world.claim(2), Decision::InFlight { .. }));
     }
     assert!(world.say(won.token, 1, complete(SUCCESS, 0)).is_ok());
@@ -244,12 +244,12 @@ fn whoever_takes_over_loses_quietly_to_a_renewing_owner() {
     first.operation = Some("charge".into());
     first.request = Some(Body::Here(bytes("request")));
     world.decision(&Command::Claim(first));
-    let take = Command::TakeAbandoned { nonce: keyclaim_tests::machine_kit::nonce(9), attempts_max: 9 };
+    let take_over = take(9);
     world.now_ms += LEASE;
     world.say(Token(1), 0, renew()).expect("renewed at the last moment");
-    assert_eq!(world.ask(&take), Ok(Answer::Nothing));
+    assert_eq!(world.ask(&take_over), Ok(Answer::Nothing));
     world.now_ms += LEASE;
-    assert!(matches!(world.decision(&take), Decision::Won(won) if won.token == Token(2)));
+    assert!(matches!(world.decision(&take_over), Decision::Won(won) if won.token == Token(2)));
 }
 
 /// KC-018. A claim without a lease was taken for an orphan. The live holder's record was
@@ -502,7 +502,7 @@ fn a_replay_is_the_first_answer_byte_for_byte() {
         let won = world.win(1);
         let mut first = outcome(SUCCESS);
         first.response.status = status;
-        let act = Act::Complete { outcome: first.clone(), met: 0 };
+        let act = Act::Complete { outcome: first.clone(), met: 0, writes: keyclaim::Writes::new() };
         world.say(won.token, 1, act).expect("completed");
         let Decision::Replay(replay) = world.claim(2) else { panic!("expected a replay") };
         assert_eq!(replay.response, first.response);
@@ -518,7 +518,9 @@ fn a_response_too_large_to_store_still_protects() {
     let won = world.win(1);
     let mut large = outcome(SUCCESS);
     large.response.body = large.response.body.dropped(DropReason::TooLarge);
-    world.say(won.token, 1, Act::Complete { outcome: large, met: 0 }).expect("completed");
+    world
+        .say(won.token, 1, Act::Complete { outcome: large, met: 0, writes: keyclaim::Writes::new() })
+        .expect("completed");
     let Decision::Replay(replay) = world.claim(2) else { panic!("expected a replay") };
     assert!(matches!(replay.response.body, Body::Dropped { len: 4, why: DropReason::TooLarge, .. }));
 }

@@ -289,7 +289,11 @@ fn replayed_by(mapping: &Mapping, response: Response) -> HttpResponse<'static> {
 }
 
 fn retried(response: Response) -> Decision {
-    let act = Act::Complete { outcome: Outcome { class: OutcomeClass::Success, response }, met: 0 };
+    let act = Act::Complete {
+        outcome: Outcome { class: OutcomeClass::Success, response },
+        met: 0,
+        writes: keyclaim::Writes::new(),
+    };
     let complete = OwnerCommand { token: Token(1), seq: 1, digest: [0; 16], act };
     let verdict = decide(Some(&claimed()), &Command::Owner(complete), facts());
     assert_eq!(verdict.answer, Ok(Answer::Owner(OwnerAnswer::Completed)), "what is captured can be stored");
@@ -312,7 +316,7 @@ fn claim(nonce: u8) -> Command {
         policy: policy(),
         operation: None,
         request: None,
-        writes: false,
+        writes: keyclaim::Writes::new(),
     })
 }
 

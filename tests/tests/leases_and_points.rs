@@ -1,14 +1,19 @@
 //! What the state table's fixtures do not reach: a lease that a step has made longer, and an
-//! attempt that enters at a recovery point.
+//! attempt that enters at a recovery point; and how far the completer's next try can be put off.
 
-use keyclaim::Millis;
-use keyclaim::machine::{Act, BeginEffect, Decision, EffectAnswer, InDoubt, OwnerAnswer, WonKind};
-use keyclaim_tests::machine_kit::{LEASE, T0, World, begin, bytes, checkpoint, done, renew};
+use keyclaim::limits::POSTPONE_MS_MAX;
+use keyclaim::machine::{
+    Act, Answer, BeginEffect, Body, Command, Decision, EffectAnswer, InDoubt, OwnerAnswer, WonKind,
+};
+use keyclaim::{Abandoned, Millis, Token};
+use keyclaim_tests::machine_kit::{
+    LEASE, PAUSE, T0, World, begin, bytes, checkpoint, claim_with, done, policy, renew, take,
+};
 
 const LONG: u64 = 4 * LEASE;
 
 /// A claim whose step, finished early, has left it a lease of [`LONG`].
-fn with_a_long_lease() -> (World, keyclaim::Token) {
+fn with_a_long_lease() -> (World, Token) {
     let mut world = World::new();
     let won = world.win(1);
     let pay = BeginEffect { limit_ms: Millis(LONG), ..begin("pay", InDoubt::Hold, 0) };
@@ -67,4 +72,43 @@ fn a_renewal_that_comes_after_abandoning_puts_off_nothing() {
     assert_eq!(renewed, OwnerAnswer::Renewed { lease_until_ms: Some(Millis(T0)) });
     assert_eq!(world.record, ended);
     assert!(matches!(world.claim(2), Decision::Won(won) if won.kind == WonKind::Takeover));
+}
+
+/// A world whose only request was abandoned with all that is needed to finish it, and taken over once.
+fn tried_once() -> (World, Token) {
+    let mut world = World::new();
+    let mut claim = claim_with(1, policy(Abandoned::Rerun));
+    claim.operation = Some("charge".into());
+    claim.request = Some(Body::Here(bytes("request")));
+    world.decision(&Command::Claim(claim));
+    world.now_ms += LEASE;
+    let Decision::Won(won) = world.decision(&take(9)) else { panic!("it was abandoned") };
+    (world, won.token)
+}
+
+#[test]
+fn a_try_is_postponed_by_a_week_at_most() {
+    let (mut world, token) = tried_once();
+    world.say(token, 1, Act::Postpone { until_ms: Millis(u64::MAX) }).expect("the owner");
+    world.now_ms += POSTPONE_MS_MAX - 1;
+    assert_eq!(world.ask(&take(9)), Ok(Answer::Nothing));
+    world.now_ms += 1;
+    assert!(matches!(world.decision(&take(9)), Decision::Won(_)));
+}
+
+#[test]
+fn a_try_that_is_postponed_comes_no_earlier_than_its_pause() {
+    let (mut world, token) = tried_once();
+    world.say(token, 1, Act::Postpone { until_ms: Millis(world.now_ms + 1) }).expect("the owner");
+    world.now_ms += PAUSE / 2 - 1;
+    assert_eq!(world.ask(&take(9)), Ok(Answer::Nothing));
+    world.now_ms += 1;
+    assert!(matches!(world.decision(&take(9)), Decision::Won(_)));
+}
+
+#[test]
+fn a_caller_need_not_wait_for_the_pause() {
+    let (mut world, token) = tried_once();
+    world.say(token, 1, Act::Postpone { until_ms: Millis(u64::MAX) }).expect("the owner");
+    assert_eq!(world.win(2).kind, WonKind::Takeover);
 }

@@ -162,6 +162,7 @@ fn an_unread_win_is_not_taken_from_whoever_was_told_of_it_too() {
     }
 }
 
+/// KC-030. The client hangs up and its task is cancelled while the outcome is being saved: it is saved all the same.
 #[test]
 fn a_completion_dropped_after_its_first_poll_completes() {
     let (store, gate) = gated();

@@ -6,7 +6,7 @@ mod commands;
 #[path = "machine_props/model.rs"]
 mod model;
 
-use keyclaim::machine::{Answer, Change, Command, Decision, Refusal, WonKind, decide};
+use keyclaim::machine::{Answer, Change, Changes, Command, Decision, Refusal, WonKind, decide};
 use keyclaim::{Abandoned, AfterWindow};
 use keyclaim_tests::machine_kit::World;
 use proptest::prelude::*;
@@ -24,6 +24,7 @@ proptest! {
     ) {
         let mut world = World { now_ms: start_ms, ..World::new() };
         let mut highest = 0;
+        let mut claims_wrote = Vec::new();
         for turn in turns {
             world.now_ms = world.now_ms.saturating_add(turn.wait_ms);
             world.owner_here = turn.owner_here;
@@ -36,6 +37,17 @@ proptest! {
             {
                 prop_assert!(won.token.0 > highest, "tokens strictly increase");
                 highest = won.token.0;
+            }
+            if verdict.changes.with_writes {
+                let Change::Put(record) = &verdict.changes.record else { panic!("writes without a record") };
+                let events = before.as_ref().filter(|before| before.generation == record.generation);
+                let events = events.map_or(0, |before| before.events);
+                prop_assert_eq!(record.events, events + 1, "an event has its own number");
+                prop_assert!(verdict.answer.is_ok() && verdict.changes.took_token);
+                if let Command::Claim(_) = command {
+                    prop_assert!(!claims_wrote.contains(&record.generation), "written once in a generation");
+                    claims_wrote.push(record.generation);
+                }
             }
             let may_write = matches!(verdict.answer, Ok(_) | Err(Refusal::StepsChanged));
             prop_assert!(may_write || verdict.changes.record == Change::Keep, "a refusal changes nothing");
@@ -52,7 +64,7 @@ proptest! {
             {
                 let again = decide(world.record.as_ref(), &command, world.facts());
                 prop_assert_eq!(again.answer, Ok(Answer::Owner(answer.clone())), "asked again");
-                prop_assert_eq!(again.changes.record, Change::Keep, "asked again nothing is written");
+                prop_assert_eq!(again.changes, Changes::default(), "asked again nothing is written");
             }
             if let (Change::Put(record), Command::Sweep) = (&verdict.changes.record, &command) {
                 prop_assert_eq!(Some(record.token), before.map(|record| record.token));

@@ -66,7 +66,10 @@ fn every_deadline_of_the_rules_is_met_before_at_and_after() {
             met
         },
     );
-    assert_eq!(met.keys().copied().collect::<Vec<_>>(), ["horizon", "lease", "limit", "settle", "window"]);
+    assert_eq!(
+        met.keys().copied().collect::<Vec<_>>(),
+        ["horizon", "lease", "limit", "pause", "settle", "window"]
+    );
     for state in states::all() {
         for (_, at) in &state.deadlines {
             let around = [at - 1, *at, at + 1].into_iter().filter(|at| *at >= state.from_ms);

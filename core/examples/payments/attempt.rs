@@ -1,23 +1,32 @@
-//! What the winner of a claim does: charge the card once, then say how the request ended.
+//! What the winner of a claim does: charge the card, mail the receipt, then say how the request ended.
+//!
+//! Both are steps: the intent is on disk before the call and the result after it. So whoever takes over
+//! when this process dies goes on where it died, and calls nobody twice.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use keyclaim::http::{Code, Ended, Ending, Unrecorded};
-use keyclaim::machine::{Blob, EffectAnswer, InDoubt, Outcome, StepResult};
-use keyclaim::{Claim, Error, ErrorKind};
+use keyclaim::machine::{Blob, Outcome, StepResult};
+use keyclaim::{Call, Claim, EffectError, Effected, Error, ErrorKind};
 use serde_json::json;
 
 use crate::ledger::{Fault, Reply};
-use crate::patience::settle;
+use crate::patience::{settle, step};
 use crate::payment::Payment;
 use crate::server::Api;
 use crate::wire::{self, Answer};
 
-/// The one step of a payment that has an effect outside the store.
+/// The steps' names. They are on record: a step that is renamed is another step.
 const CHARGE: &str = "charge";
+const RECEIPT: &str = "receipt";
+/// How long after a call's limit the mail service may still take the mail (arbitrary). Ask yours, and
+/// when in doubt take longer: a wrong "it was not sent" sends it again.
+const MAIL_SETTLE: Duration = Duration::from_secs(1);
 
 /// Where the scene asks an attempt to dawdle; a service has no such thing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,21 +35,14 @@ pub(crate) struct Pauses {
     pub(crate) before_charge: Duration,
     /// After the network answered, before its answer is recorded.
     pub(crate) after_charge: Duration,
+    /// After the charge is recorded, before the receipt is begun.
+    pub(crate) before_receipt: Duration,
+    /// After the receipt was mailed, before that is recorded.
+    pub(crate) after_receipt: Duration,
 }
 
-/// How the work on a payment ended.
-enum Worked {
-    /// There is an answer.
-    Answered(Answer),
-    /// The step was cut off at its limit and is in doubt.
-    TimedOut,
-    /// The store refused before anything was done outside.
-    Refused(Error),
-    /// The network answered, and the store did not take it down.
-    Unrecorded(Error, Answer),
-    /// The claim is held for a person.
-    Held,
-}
+/// How a step ended, or why it has no result.
+type Told = Result<Effected, EffectError<io::Error>>;
 
 /// Works on a payment and answers its client.
 ///
@@ -51,14 +53,8 @@ pub(crate) async fn run(api: Arc<Api>, claim: Claim, payment: Payment, pauses: P
     // A task of its own, so that a panic in it ends here and not the claim's story.
     let work = tokio::spawn(work(api.clone(), claim.clone(), payment, pauses));
     match work.await {
-        Ok(Worked::Answered(answer)) => {
-            conclude(&api, &claim, Ended::Status(answer.status.as_u16()), answer).await
-        }
-        Ok(Worked::TimedOut) => {
-            let detail = "The card network did not answer in time. Send the request again with the same key.";
-            let answer = Answer::problem(StatusCode::GATEWAY_TIMEOUT, "charge_timed_out", detail);
-            conclude(&api, &claim, Ended::TimeOut, answer).await
-        }
+        Ok(Ok(answer)) => conclude(&api, &claim, Ended::Status(answer.status.as_u16()), answer).await,
+        Ok(Err(error)) => stopped(&api, &claim, error).await,
         // Its message may hold anything, a card too, so it is not repeated here.
         Err(_) => {
             report(&claim, &"the work on it panicked");
@@ -66,117 +62,126 @@ pub(crate) async fn run(api: Arc<Api>, claim: Claim, payment: Payment, pauses: P
             let answer = Answer::problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
             conclude(&api, &claim, Ended::Panic, answer).await
         }
-        // The store did not take the last command, so there is nobody to tell how it ended. What is
-        // recorded so far stays, and once the lease is over a retry goes on from there.
-        Ok(Worked::Refused(error)) => {
-            report(&claim, &error);
-            match error.kind() {
-                // Of an owner's command: the handler is not the one that began, and the claim is held.
-                ErrorKind::Invalid => wire::send(api.mapping.problem(Code::OutcomeUnknown)),
-                _ => wire::send(api.mapping.failure(&error)),
+    }
+}
+
+/// The two steps of a payment. What an earlier attempt has done is not done again.
+async fn work(
+    api: Arc<Api>,
+    claim: Arc<Claim>,
+    payment: Payment,
+    pauses: Pauses,
+) -> Result<Answer, EffectError<io::Error>> {
+    let network = OnceLock::new();
+    let charged = step(&api.store, || charge(&api, &claim, &payment, pauses, &network)).await?;
+    let charge = match &charged {
+        Effected::Done(charge) => String::from_utf8_lossy(charge),
+        Effected::Refused(reason) => return Ok(declined(&String::from_utf8_lossy(reason))),
+    };
+    dawdle(&api, pauses.before_receipt).await;
+    let mailed = step(&api.store, || mail_receipt(&api, &claim, &payment, &charge, pauses)).await?;
+    let (Effected::Done(receipt) | Effected::Refused(receipt)) = &mailed;
+    let answer = paid(&payment, &charge, &String::from_utf8_lossy(receipt));
+    Ok(answer.with("payments-attempt", seen(&claim, network.get())))
+}
+
+/// Charges the card. The network collapses calls with one downstream key, so a charge in doubt is
+/// called again, and answered with the first charge if there was one.
+async fn charge(
+    api: &Api,
+    claim: &Claim,
+    payment: &Payment,
+    pauses: Pauses,
+    network: &OnceLock<bool>,
+) -> Told {
+    let (ledger, account, ordered) = (api.ledger.clone(), account_of(claim), payment.clone());
+    let call = async |call: Call| {
+        dawdle(api, pauses.before_charge).await;
+        let reply = elsewhere(move || ledger.charge(&call.downstream_key, &account, &ordered)).await;
+        dawdle(api, pauses.after_charge).await;
+        Ok(match sent(claim, reply)? {
+            Some(Reply::Charged { charge, repeated }) => {
+                // Only the first answer counts; a step is not called again after it.
+                let _ = network.set(repeated);
+                StepResult::Done(Blob::from(charge.into_bytes()))
             }
-        }
-        Ok(Worked::Unrecorded(error, answer)) => unrecorded(&api, &claim, &error, answer),
-        Ok(Worked::Held) => wire::send(api.mapping.problem(Code::OutcomeUnknown)),
-    }
+            Some(Reply::Declined(reason)) => StepResult::Refused(Blob::from(reason.as_bytes())),
+            None => StepResult::NotSent,
+        })
+    };
+    claim.effect(CHARGE, api.step_limit).repeat_in_doubt().run_async(call).await
 }
 
-/// Charges the card, unless an earlier attempt of the same payment did.
-async fn work(api: Arc<Api>, claim: Arc<Claim>, payment: Payment, pauses: Pauses) -> Worked {
-    loop {
-        let begun =
-            settle(&api.store, || claim.begin_effect_async(CHARGE, api.charge_limit, InDoubt::Repeat)).await;
-        let receipt = match begun {
-            Ok(EffectAnswer::Run { .. }) => return charge(api, claim, payment, pauses).await,
-            Ok(EffectAnswer::Done { result, .. }) => Ok(result),
-            Ok(EffectAnswer::Refused { result, .. }) => Err(result),
-            // The attempt before this one may still be at it.
-            Ok(EffectAnswer::Settling { until_ms }) => {
-                tokio::time::sleep(until_ms.since(api.store.now_ms()).to_duration()).await;
-                continue;
-            }
-            // Not while the step is declared safe to repeat; for a network without keys of its own
-            // the way would be to look the charge up, and go on with what is found.
-            Ok(EffectAnswer::Reconcile { .. }) => match reconcile(&api, &claim).await {
-                Ok(()) => continue,
-                Err(worked) => return worked,
-            },
-            Ok(EffectAnswer::Held(_)) => return Worked::Held,
-            Err(error) => return Worked::Refused(error),
-        };
-        return Worked::Answered(match receipt {
-            Ok(charge) => paid(&payment, &charge),
-            Err(reason) => declined(&reason),
-        });
-    }
+/// Mails the receipt. The mail service would send it twice, but can be asked: so a mail in doubt is
+/// looked up, and sent only if it was not.
+async fn mail_receipt(api: &Api, claim: &Claim, payment: &Payment, charge: &str, pauses: Pauses) -> Told {
+    let (mailer, reference, charge) = (api.mailer.clone(), payment.reference.clone(), charge.to_owned());
+    let call = async |call: Call| {
+        let reply = elsewhere(move || mailer.send(&call.downstream_key, &reference, &charge)).await;
+        dawdle(api, pauses.after_receipt).await;
+        Ok(match sent(claim, reply)? {
+            Some(mail) => StepResult::Done(Blob::from(mail.into_bytes())),
+            None => StepResult::NotSent,
+        })
+    };
+    let mailer = api.mailer.clone();
+    let ask = async |call: Call| {
+        Ok(match elsewhere(move || mailer.find(&call.downstream_key)).await?? {
+            Some(mail) => StepResult::Done(Blob::from(mail.id.into_bytes())),
+            None => StepResult::NotSent,
+        })
+    };
+    claim.effect(RECEIPT, api.step_limit).reconcile_in_doubt(MAIL_SETTLE, ask).run_or_ask_async(call).await
 }
 
-/// Calls the network within the step's limit, and takes down what it said.
-///
-/// A process that dies in here leaves a step in doubt. Whoever takes over calls the network again with
-/// the same downstream key, and is answered with the first charge if there was one.
-async fn charge(api: Arc<Api>, claim: Arc<Claim>, payment: Payment, pauses: Pauses) -> Worked {
-    let downstream_key = claim.downstream_key(CHARGE);
-    let (ledger, account, ordered) = (api.ledger.clone(), account_of(&claim), payment.clone());
-    let call = async {
-        tokio::time::sleep(pauses.before_charge).await;
-        let reply =
-            tokio::task::spawn_blocking(move || ledger.charge(&downstream_key, &account, &ordered)).await;
-        tokio::time::sleep(pauses.after_charge).await;
-        reply
-    };
-    let Ok(reply) = tokio::time::timeout(api.charge_limit, call).await else {
-        return Worked::TimedOut;
-    };
-    let (result, answer) = match reply {
-        Ok(Ok(Reply::Charged { charge, repeated })) => {
-            let receipt = Blob::from(charge.into_bytes());
-            let answer = paid(&payment, &receipt).with("payments-attempt", seen(&claim, repeated));
-            (StepResult::Done(receipt), answer)
-        }
-        Ok(Ok(Reply::Declined(reason))) => {
-            let reason = Blob::from(reason.as_bytes());
-            (StepResult::Refused(reason.clone()), declined(&reason))
-        }
-        Ok(Err(Fault::NotSent(error))) => {
-            report(&claim, &error);
-            let detail = "The card network cannot be reached. Send the request again with the same key.";
-            let answer = Answer::problem(StatusCode::SERVICE_UNAVAILABLE, "network_unavailable", detail);
-            (StepResult::NotSent, answer.with("retry-after", "5"))
-        }
-        // Nothing is known, so nothing is said about the step: it stays in doubt.
-        Ok(Err(Fault::InDoubt(error))) => {
-            report(&claim, &error);
-            return Worked::Answered(network_failed());
-        }
-        Err(_) => {
-            report(&claim, &"the call to the network panicked");
-            return Worked::Answered(network_failed());
-        }
-    };
-    match settle(&api.store, || claim.finish_effect_async(CHARGE, result.clone())).await {
-        Ok(()) => Worked::Answered(answer),
-        Err(error) => Worked::Unrecorded(error, answer),
-    }
+/// Makes a blocking call where it blocks nobody. A panic in it means that nobody knows what it did.
+async fn elsewhere<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(call).await.map_err(io::Error::other)
 }
 
-/// Asks the network what became of a charge in doubt, and takes that down.
-async fn reconcile(api: &Api, claim: &Claim) -> Result<(), Worked> {
-    let (ledger, downstream_key) = (api.ledger.clone(), claim.downstream_key(CHARGE));
-    let found = tokio::task::spawn_blocking(move || ledger.find(&downstream_key)).await;
-    let result = match found {
-        Ok(Ok(Some(charge))) => StepResult::Done(Blob::from(charge.id.into_bytes())),
-        Ok(Ok(None)) => StepResult::NotSent,
-        Ok(Err(error)) => {
+/// The reply; none if the call was never sent. An error is a call of which nobody knows.
+fn sent<T>(claim: &Claim, reply: io::Result<Result<T, Fault>>) -> io::Result<Option<T>> {
+    match reply? {
+        Ok(reply) => Ok(Some(reply)),
+        Err(Fault::NotSent(error)) => {
             report(claim, &error);
-            return Err(Worked::Answered(network_failed()));
+            Ok(None)
         }
-        Err(_) => {
-            report(claim, &"the call to the network panicked");
-            return Err(Worked::Answered(network_failed()));
+        Err(Fault::InDoubt(error)) => Err(error),
+    }
+}
+
+/// Answers although a step has no result. What is recorded so far stays, and the next attempt goes on
+/// from there; none of these answers is stored.
+async fn stopped(api: &Api, claim: &Claim, error: EffectError<io::Error>) -> Response {
+    report(claim, &error);
+    match error {
+        EffectError::CutOff => {
+            let detail = "A provider did not answer in time. Send the request again with the same key.";
+            let answer = Answer::problem(StatusCode::GATEWAY_TIMEOUT, "provider_timed_out", detail);
+            conclude(api, claim, Ended::TimeOut, answer).await
         }
-    };
-    settle(&api.store, || claim.finish_effect_async(CHARGE, result.clone())).await.map_err(Worked::Refused)
+        EffectError::NotSent => {
+            let detail = "A provider cannot be reached. Send the request again with the same key.";
+            let answer = Answer::problem(StatusCode::SERVICE_UNAVAILABLE, "provider_unavailable", detail);
+            conclude(api, claim, Ended::Status(503), answer.with("retry-after", "5")).await
+        }
+        // A person has to find out; the claim is held already.
+        EffectError::Held(_) => wire::send(api.mapping.problem(Code::OutcomeUnknown)),
+        // Said of steps that are not those on record: the handler was changed, and the claim is held.
+        EffectError::Store(error) if error.kind() == ErrorKind::Invalid => {
+            wire::send(api.mapping.problem(Code::OutcomeUnknown))
+        }
+        // The store did not take the last command, so there is nobody to tell how it ended. Once the
+        // lease is over a retry goes on from what is recorded.
+        EffectError::Store(error) => wire::send(api.mapping.failure(&error)),
+        // A gateway's status: it says that nobody knows, so the attempt is abandoned.
+        _ => {
+            let detail = "A provider failed. Send the request again with the same key.";
+            let answer = Answer::problem(StatusCode::BAD_GATEWAY, "provider_failed", detail);
+            conclude(api, claim, Ended::Status(502), answer).await
+        }
+    }
 }
 
 /// Tells the store how the request ended, and only then the client.
@@ -211,11 +216,11 @@ fn unrecorded(api: &Api, claim: &Claim, error: &Error, answer: Answer) -> Respon
 }
 
 /// The answer to a payment that went through: the same for every attempt that finds the same charge.
-fn paid(payment: &Payment, receipt: &Blob) -> Answer {
-    let charge = String::from_utf8_lossy(&receipt.0);
+fn paid(payment: &Payment, charge: &str, receipt: &str) -> Answer {
     let document = json!({
         "status": "paid",
         "charge": charge,
+        "receipt": receipt,
         "amount": payment.amount,
         "currency": payment.currency,
         "reference": payment.reference,
@@ -223,21 +228,28 @@ fn paid(payment: &Payment, receipt: &Blob) -> Answer {
     Answer::json(StatusCode::CREATED, &document).with("location", format!("/v1/charges/{charge}"))
 }
 
-fn declined(reason: &Blob) -> Answer {
-    let reason = String::from_utf8_lossy(&reason.0);
+fn declined(reason: &str) -> Answer {
     let detail = "The card was declined. Use a new key to try another card.";
-    Answer::problem(StatusCode::PAYMENT_REQUIRED, &reason, detail)
-}
-
-/// A gateway's status: it says that nobody knows, so the attempt is abandoned and nothing is stored.
-fn network_failed() -> Answer {
-    let detail = "The card network failed. Send the request again with the same key.";
-    Answer::problem(StatusCode::BAD_GATEWAY, "network_failed", detail)
+    Answer::problem(StatusCode::PAYMENT_REQUIRED, reason, detail)
 }
 
 /// For the scene's eyes: which attempt it was, and whether the network had seen its key before.
-fn seen(claim: &Claim, repeated: bool) -> String {
-    format!("{}; network={}", claim.attempt(), if repeated { "repeated" } else { "new" })
+fn seen(claim: &Claim, repeated: Option<&bool>) -> String {
+    let network = match repeated {
+        None => "not asked",
+        Some(false) => "new",
+        Some(true) => "repeated",
+    };
+    format!("{}; network={network}", claim.attempt())
+}
+
+/// Waits for as long as the scene wishes, and lets it see that.
+async fn dawdle(api: &Api, span: Duration) {
+    if !span.is_zero() {
+        api.dawdling.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(span).await;
+        api.dawdling.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn account_of(claim: &Claim) -> String {

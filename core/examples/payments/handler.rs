@@ -193,7 +193,12 @@ fn pauses(headers: &HeaderMap) -> Pauses {
         let millis = wish.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')?.parse().ok());
         millis.map_or(Duration::ZERO, Duration::from_millis)
     };
-    Pauses { before_charge: span("before-charge"), after_charge: span("after-charge") }
+    Pauses {
+        before_charge: span("before-charge"),
+        after_charge: span("after-charge"),
+        before_receipt: span("before-receipt"),
+        after_receipt: span("after-receipt"),
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Read it in this order: `handler` (what comes before and after a claim), `attempt` (what its winner
-//! does), `patience` (what to do when the store fails), `ledger` (the card network, which is outside).
-//! The modules below `scene` are only the script that shows what the API promises.
+//! does: a charge, then a receipt), `patience` (what to do when the store fails), `ledger` and `mailer`
+//! (the card network and the mail service, which are outside). The modules below `scene` are only the script that shows what the API promises.
 
 mod accounts;
 mod attempt;
 mod handler;
+mod journal;
 mod ledger;
+mod mailer;
 mod patience;
 mod payment;
 mod server;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "usage: payments [run] [--check]
-       payments serve --addr HOST:PORT --dir DIR [--lease-ms N] [--charge-limit-ms N]
+       payments serve --addr HOST:PORT --dir DIR [--lease-ms N] [--step-limit-ms N]
                       [--demo] [--until-stdin-ends]";
 
 fn main() -> ExitCode {

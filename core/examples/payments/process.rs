@@ -12,9 +12,9 @@ use crate::Failure;
 
 /// How long a server may take to listen or to end (arbitrary; a loaded machine is slow).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The scene's lease, and the limit of its charge: short, so that a takeover need not be waited for long.
+/// The scene's lease, and the limit of its steps: short, so that a takeover need not be waited for long.
 const LEASE_MS: &str = "2000";
-const CHARGE_LIMIT_MS: &str = "3000";
+const STEP_LIMIT_MS: &str = "3000";
 
 /// A server on a free port. It ends when its stdin does, so it cannot outlive this process.
 pub(crate) struct ServerProcess {
@@ -27,7 +27,7 @@ impl ServerProcess {
     pub(crate) async fn start(dir: &Path) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", "--addr", "127.0.0.1:0", "--lease-ms", LEASE_MS])
-            .args(["--charge-limit-ms", CHARGE_LIMIT_MS, "--demo", "--until-stdin-ends", "--dir"])
+            .args(["--step-limit-ms", STEP_LIMIT_MS, "--demo", "--until-stdin-ends", "--dir"])
             .arg(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

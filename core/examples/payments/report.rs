@@ -21,6 +21,8 @@ pub(crate) struct Totals {
     pub(crate) equal: usize,
     /// Whether all was as it must be after kill -9 and a restart.
     pub(crate) restart: bool,
+    /// How many charges too many there are for what was under way at a kill -9; none if nobody counted.
+    pub(crate) repeated: Option<usize>,
 }
 
 impl Report {
@@ -52,7 +54,11 @@ impl Totals {
 
     /// Whether the last line says what it must.
     pub(crate) fn is_right(&self) -> bool {
-        self.charges == 1 && self.duplicates == DUPLICATES && self.are_replays_equal() && self.restart
+        self.charges == 1
+            && self.duplicates == DUPLICATES
+            && self.are_replays_equal()
+            && self.restart
+            && self.repeated == Some(0)
     }
 
     fn are_replays_equal(&self) -> bool {
@@ -69,11 +75,12 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "charges: {} of {} duplicates; replays byte-equal: {}; restart: {}",
+            "charges: {} of {} duplicates; replays byte-equal: {}; restart: {}; repeated charges after a crash: {}",
             self.charges,
             self.duplicates,
             if self.are_replays_equal() { "yes" } else { "no" },
             if self.restart { "ok" } else { "WRONG" },
+            self.repeated.map_or("not counted".into(), |repeated| repeated.to_string()),
         )
     }
 }
@@ -103,11 +110,15 @@ fn line(did: &str, got: &str, is_right: bool) -> String {
 mod tests {
     use super::*;
 
-    const RIGHT: Totals = Totals { duplicates: 64, charges: 1, compared: 63, equal: 63, restart: true };
+    const RIGHT: Totals =
+        Totals { duplicates: 64, charges: 1, compared: 63, equal: 63, restart: true, repeated: Some(0) };
 
     #[test]
     fn the_last_line_is_word_for_word_the_promised_one() {
-        assert_eq!(RIGHT.to_string(), "charges: 1 of 64 duplicates; replays byte-equal: yes; restart: ok");
+        assert_eq!(
+            RIGHT.to_string(),
+            "charges: 1 of 64 duplicates; replays byte-equal: yes; restart: ok; repeated charges after a crash: 0"
+        );
         assert!(RIGHT.is_right());
     }
 
@@ -120,6 +131,8 @@ mod tests {
             (Totals { equal: 62, ..RIGHT }, "byte-equal: no"),
             (Totals { compared: 0, equal: 0, ..RIGHT }, "byte-equal: no"),
             (Totals { restart: false, ..RIGHT }, "restart: WRONG"),
+            (Totals { repeated: Some(1), ..RIGHT }, "after a crash: 1"),
+            (Totals { repeated: None, ..RIGHT }, "after a crash: not counted"),
         ];
         for (totals, shown) in wrong {
             assert!(!totals.is_right(), "{totals}");

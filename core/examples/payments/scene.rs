@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::sync::Barrier;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::client::{Answer, Call, Connection, stat};
 use crate::ledger::Ledger;
+use crate::mailer::Mailer;
 use crate::process::ServerProcess;
 use crate::report::{DUPLICATES, Report, Totals, heading, tally};
 use crate::{Failure, asked_to_end};
@@ -21,10 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// The payments that are under way when a server is killed.
+const KILLED: [&str; 4] = [
+    "order-killed-before-charge",
+    "order-killed-after-charge",
+    "order-killed-before-mail",
+    "order-killed-after-mail",
+];
+
 /// Everything the script works with.
 struct Scene {
     server: ServerProcess,
     ledger: Ledger,
+    mailer: Mailer,
     report: Report,
     totals: Totals,
 }
@@ -34,9 +44,9 @@ pub(crate) async fn run(is_check: bool) -> Result<ExitCode, Failure> {
     let dir = tempfile::Builder::new().prefix("keyclaim-payments-").tempdir()?;
     let server = ServerProcess::start(dir.path()).await?;
     println!("a payments API on {} (process {})", server.addr, server.pid());
-    println!("its store and the card network's ledger are in {}", dir.path().display());
-    let ledger = Ledger::new(dir.path());
-    let mut scene = Scene { server, ledger, report: Report::default(), totals: Totals::default() };
+    println!("its store, the card network's ledger and the sent mails are in {}", dir.path().display());
+    let (ledger, mailer) = (Ledger::new(dir.path()), Mailer::new(dir.path()));
+    let mut scene = Scene { server, ledger, mailer, report: Report::default(), totals: Totals::default() };
     let played = tokio::select! {
         played = scene.all(dir.path()) => played,
         asked = asked_to_end() => asked.map_err(Failure::from).and(Err("asked to end".into())),
@@ -72,7 +82,8 @@ impl Scene {
         self.other_requests(&duplicate).await?;
         self.retry_in_flight().await?;
         let lost = self.answer_lost().await?;
-        self.kill_and_restart(dir, &[duplicate, lost]).await
+        self.kill_and_restart(dir, &[duplicate, lost]).await?;
+        self.kill_between_steps(dir).await
     }
 
     /// One payment from 64 clients at once, as after a double click, a retrying proxy or a stuck queue.
@@ -217,19 +228,10 @@ impl Scene {
         let under_way = [self.begin(&before), self.begin(&after)];
         self.until_live_claims(2).await?;
         self.until(|scene| async move { Ok(scene.count("order-killed-after-charge")? > 0) }).await?;
-        let pid = self.server.pid();
-        let status = self.server.kill().await?;
-        let mut is_ok = self.report.line(&format!("kill -9 {pid}"), &status.to_string(), !status.success());
-        for request in under_way {
-            let is_cut_off = request.await?.is_err();
-            is_ok &=
-                self.report.line("its client", if is_cut_off { "cut off" } else { "answered" }, is_cut_off);
-        }
+        let mut is_ok = self.kill(under_way).await?;
         is_ok &= self.charged("order-killed-before-charge", 0)? == 0;
         is_ok &= self.charged("order-killed-after-charge", 1)? == 1;
-        self.server = ServerProcess::start(dir).await?;
-        let addr = self.addr();
-        println!("        a new server on {addr} (process {})", self.server.pid());
+        self.restart(dir).await?;
         for answered in answered {
             let did = format!("sent {} again", answered.call.key.unwrap_or_default());
             is_ok &= self.replays(&did, answered, |_| {}).await?;
@@ -243,6 +245,48 @@ impl Scene {
         Ok(())
     }
 
+    /// One charge is on record and its receipt not begun, the other's receipt is mailed and that not on
+    /// record: the next attempts charge nobody, and mail one.
+    async fn kill_between_steps(&mut self, dir: &Path) -> Result<(), Failure> {
+        heading(
+            "6. kill -9 after the charge, before its receipt is mailed and after; the retries go on there",
+        );
+        let before = Call { pause: Some("before-receipt=60000"), ..Call::new("order-killed-before-mail") };
+        let after = Call { pause: Some("after-receipt=60000"), ..Call::new("order-killed-after-mail") };
+        let under_way = [self.begin(&before), self.begin(&after)];
+        self.until(|scene| async move { Ok(scene.stat("dawdling").await? == 2) }).await?;
+        let mut is_ok = self.charged("order-killed-before-mail", 1)? == 1;
+        is_ok &= self.mailed("order-killed-before-mail", 0)?;
+        is_ok &= self.mailed("order-killed-after-mail", 1)?;
+        is_ok &= self.kill(under_way).await?;
+        self.restart(dir).await?;
+        for call in [before, after] {
+            is_ok &= self.taken_over(Call { pause: None, ..call }, "2; network=not asked").await?;
+        }
+        self.totals.restart &= is_ok;
+        self.totals.repeated = Some(self.repeated_after_kill()?);
+        Ok(())
+    }
+
+    /// Kills the server with these requests under way.
+    async fn kill(&mut self, under_way: [JoinHandle<Result<Answer, Failure>>; 2]) -> Result<bool, Failure> {
+        let pid = self.server.pid();
+        let status = self.server.kill().await?;
+        let mut is_ok = self.report.line(&format!("kill -9 {pid}"), &status.to_string(), !status.success());
+        for request in under_way {
+            let is_cut_off = request.await?.is_err();
+            is_ok &=
+                self.report.line("its client", if is_cut_off { "cut off" } else { "answered" }, is_cut_off);
+        }
+        Ok(is_ok)
+    }
+
+    async fn restart(&mut self, dir: &Path) -> Result<(), Failure> {
+        self.server = ServerProcess::start(dir).await?;
+        println!("        a new server on {} (process {})", self.addr(), self.server.pid());
+        Ok(())
+    }
+
     /// Sends a payment of the dead server's until a second attempt has made it.
     async fn taken_over(&mut self, call: Call, attempt: &str) -> Result<bool, Failure> {
         let key = call.key.unwrap_or_default();
@@ -253,7 +297,7 @@ impl Scene {
         let got = format!("{words}; attempt {}", first.header("payments-attempt"));
         let mut is_ok = self.report.line(&format!("sent {key} until it was taken over"), &got, is_right);
         is_ok &= self.replays("sent it again", &Answered { call, first }, |_| {}).await?;
-        Ok(is_ok & (self.charged(key, 1)? == 1))
+        Ok(is_ok & (self.charged(key, 1)? == 1) & self.mailed(key, 1)?)
     }
 
     /// Serves until it is asked to end.
@@ -307,11 +351,27 @@ impl Scene {
         Ok(count)
     }
 
+    /// Counts the receipts that were mailed for a payment, where they are sent.
+    fn mailed(&mut self, reference: &str, expected: usize) -> Result<bool, Failure> {
+        let count = self.mailer.mails()?.iter().filter(|mail| mail.reference == reference).count();
+        let did = format!("counted the receipts mailed for {reference}");
+        Ok(self.report.line(&did, &count.to_string(), count == expected))
+    }
+
+    /// How many charges too many there are for all that was under way when a server was killed.
+    fn repeated_after_kill(&self) -> Result<usize, Failure> {
+        let mut repeated = 0;
+        for reference in KILLED {
+            repeated += self.count(reference)?.saturating_sub(1);
+        }
+        Ok(repeated)
+    }
+
     fn count(&self, reference: &str) -> Result<usize, Failure> {
         Ok(self.ledger.charges()?.iter().filter(|charge| charge.reference == reference).count())
     }
 
-    fn begin(&self, call: &Call) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
+    fn begin(&self, call: &Call) -> JoinHandle<Result<Answer, Failure>> {
         let (addr, call) = (self.addr(), call.clone());
         tokio::spawn(async move { call.send(addr).await })
     }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::ledger::Ledger;
+use crate::mailer::Mailer;
 use crate::wire::Answer;
 use crate::{Failure, asked_to_end, handler};
 
@@ -28,9 +30,9 @@ use crate::{Failure, asked_to_end, handler};
 const BODY_LEN_MAX: usize = 16 * 1024;
 /// Most payments worked on or waited for at once (arbitrary); the next one is told to come back.
 const PLACES: u32 = 1_024;
-/// How long a server that ends waits for what it has begun (arbitrary; above the step's limit). What
+/// How long a server that ends waits for what it has begun (arbitrary; above the steps' limits). What
 /// is left then is taken over once its lease is over, like after a crash.
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(25);
 
 /// How the server is started.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,7 +40,7 @@ pub(crate) struct Settings {
     addr: String,
     dir: PathBuf,
     lease: Duration,
-    charge_limit: Duration,
+    step_limit: Duration,
     is_demo: bool,
     ends_with_stdin: bool,
 }
@@ -53,25 +55,27 @@ pub(crate) struct Api {
     pub(crate) endings: Endings,
     pub(crate) keep: Keep,
     pub(crate) ledger: Ledger,
-    pub(crate) charge_limit: Duration,
+    pub(crate) mailer: Mailer,
+    pub(crate) step_limit: Duration,
     pub(crate) places: Arc<Semaphore>,
     pub(crate) closing: Cancel,
     pub(crate) is_demo: bool,
+    /// How many attempts dawdle for the scene.
+    pub(crate) dawdling: AtomicU64,
 }
 
 impl Settings {
     /// The settings in these arguments; none if they are not understood.
     pub(crate) fn parse(arguments: &[String]) -> Option<Self> {
         let (mut addr, mut dir) = (None, None);
-        let (mut lease, mut charge_limit) =
-            (Duration::from_millis(LEASE_MS_DEFAULT), Duration::from_secs(10));
+        let (mut lease, mut step_limit) = (Duration::from_millis(LEASE_MS_DEFAULT), Duration::from_secs(10));
         let (mut is_demo, mut ends_with_stdin) = (false, false);
         let mut rest = arguments.iter();
         while let Some(name) = rest.next() {
             let mut millis = || rest.next()?.parse().ok().map(Duration::from_millis);
             match name.as_str() {
                 "--lease-ms" => lease = millis()?,
-                "--charge-limit-ms" => charge_limit = millis()?,
+                "--step-limit-ms" => step_limit = millis()?,
                 "--addr" => addr = Some(rest.next()?.clone()),
                 "--dir" => dir = Some(PathBuf::from(rest.next()?)),
                 "--demo" => is_demo = true,
@@ -79,7 +83,7 @@ impl Settings {
                 _ => return None,
             }
         }
-        Some(Self { addr: addr?, dir: dir?, lease, charge_limit, is_demo, ends_with_stdin })
+        Some(Self { addr: addr?, dir: dir?, lease, step_limit, is_demo, ends_with_stdin })
     }
 }
 
@@ -123,8 +127,8 @@ pub(crate) async fn serve(settings: &Settings) -> Result<(), Failure> {
 
 fn open(settings: &Settings) -> Result<Api, Failure> {
     std::fs::create_dir_all(&settings.dir)?;
-    // Rerun: the one effect outside the store carries a downstream key, so an attempt that died having
-    // recorded nothing may simply run again. If yours does not, say Hold.
+    // Rerun: whatever is done outside the store is a step, so an attempt that died having recorded
+    // nothing has called nobody and may simply run again. If that is not so for yours, say Hold.
     // Refuse: a retry after the replay window gets 410. A key that is new again would charge again.
     let policy = Policy::new(Abandoned::Rerun).lease(settings.lease)?.after_window(AfterWindow::Refuse);
     // While a deploy hands over, the file is the old process's for a moment.
@@ -139,10 +143,12 @@ fn open(settings: &Settings) -> Result<Api, Failure> {
         endings: Endings::new(),
         keep: Keep::new(),
         ledger: Ledger::new(&settings.dir),
-        charge_limit: settings.charge_limit,
+        mailer: Mailer::new(&settings.dir),
+        step_limit: settings.step_limit,
         places: Arc::new(Semaphore::new(PLACES as usize)),
         closing: Cancel::new(),
         is_demo: settings.is_demo,
+        dawdling: AtomicU64::new(0),
     })
 }
 
@@ -182,6 +188,7 @@ async fn stats(State(api): State<Arc<Api>>) -> Response {
                 "completed": stats.completed,
                 "live_claims": stats.live_claims,
                 "waiters": stats.waiters,
+                "dawdling": api.dawdling.load(Ordering::Relaxed),
             }),
         ),
         Err(error) => {

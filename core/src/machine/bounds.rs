@@ -14,14 +14,16 @@ pub(super) fn claim(claim: &ClaimCommand) -> Bounded {
     let operation_fits =
         claim.operation.as_ref().is_none_or(|name| (1..=OPERATION_LEN_MAX).contains(&name.len()));
     check(operation_fits, "the operation's name must have 1 to 255 bytes")?;
-    claim.request.as_ref().map_or(Ok(()), body)
+    claim.request.as_ref().map_or(Ok(()), body)?;
+    claim.writes.check()
 }
 
 pub(super) fn act(act: &Act) -> Bounded {
     match act {
         Act::Renew { lease_ms } => lease(*lease_ms),
-        Act::Checkpoint { name: point, data, .. } => {
+        Act::Checkpoint { name: point, data, writes, .. } => {
             name(point)?;
+            writes.check()?;
             check(
                 data.0.len() <= POINT_DATA_LEN_MAX,
                 "the recovery point's data is over 16 KiB; store it elsewhere",
@@ -32,8 +34,11 @@ pub(super) fn act(act: &Act) -> Bounded {
             name(step)?;
             result(outcome)
         }
-        Act::Complete { outcome: ending, .. } => outcome(ending),
-        Act::Release | Act::Abandon | Act::Hold { .. } => Ok(()),
+        Act::Complete { outcome: ending, writes, .. } => {
+            writes.check()?;
+            outcome(ending)
+        }
+        Act::Release | Act::Abandon | Act::Hold { .. } | Act::Postpone { .. } => Ok(()),
     }
 }
 

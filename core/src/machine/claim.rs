@@ -67,27 +67,32 @@ pub(super) fn claim(record: Option<&Record>, claim: &ClaimCommand, facts: Facts)
 pub(super) fn take_abandoned(
     record: Option<&Record>,
     nonce: Nonce,
-    attempts_max: u32,
+    tries_max: u32,
+    pause_ms: impl Fn(u32) -> Millis,
     facts: Facts,
 ) -> Verdict {
     let Some(record) = record else {
         return Verdict::says(Answer::Nothing);
     };
-    let State::InFlight { lease_until_ms: Some(until_ms), resumable } = record.state else {
+    let (State::InFlight { resumable, .. }, Some(from_ms)) = (&record.state, record.abandoned_from_ms())
+    else {
         return Verdict::says(Answer::Nothing);
     };
     // A claim that lives in this process is only late with its renewal, not abandoned.
-    if facts.now_ms < until_ms || facts.owner_lives_here || !record.can_be_finished() {
+    if facts.now_ms < from_ms || facts.owner_lives_here {
         return Verdict::says(Answer::Nothing);
     }
-    if !may_be_taken_over(record, resumable) {
+    if !may_be_taken_over(record, *resumable) {
         return hold(record, HoldReason::Abandoned, facts);
     }
-    if record.attempt >= attempts_max {
+    if record.tries >= tries_max {
         return hold(record, HoldReason::TriedTooOften, facts);
     }
-    let lease_ms = record.policy.lease_ms;
-    won(next_attempt(record, nonce, lease_ms, facts), WonKind::Takeover)
+    let mut next = next_attempt(record, nonce, record.policy.lease_ms, facts);
+    next.tries = record.tries.saturating_add(1);
+    // Never none at all: a pass at one instant must not meet it twice.
+    next.pause_ms = pause_ms(next.tries).max(Millis(1));
+    won(next, WonKind::Takeover)
 }
 
 /// Lets go of a win that nobody was told of: as if it had not happened.
@@ -134,22 +139,27 @@ fn win_generation(claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict 
         request: claim.request.clone(),
         point: None,
         steps: Vec::new(),
-        wrote: claim.writes,
+        wrote: !claim.writes.is_empty(),
+        tries: 0,
+        pause_ms: Millis(0),
         events: 0,
         state: State::InFlight {
             lease_until_ms: lease_until(facts.now_ms, claim.policy.lease_ms),
             resumable: false,
         },
     };
-    won(record, kind)
+    won(record, kind).with(&claim.writes)
 }
 
 fn win_attempt(record: &Record, claim: &ClaimCommand, kind: WonKind, facts: Facts) -> Verdict {
     let mut record = next_attempt(record, claim.nonce, claim.policy.lease_ms, facts);
     record.operation = record.operation.or_else(|| claim.operation.clone());
     record.request = record.request.or_else(|| claim.request.clone());
-    record.wrote |= claim.writes;
-    won(record, kind)
+    // What the generation has written it has written: another attempt goes on behind it (P3).
+    let writes_now = !record.wrote && !claim.writes.is_empty();
+    record.wrote |= writes_now;
+    let verdict = won(record, kind);
+    if writes_now { verdict.with(&claim.writes) } else { verdict }
 }
 
 fn next_attempt(record: &Record, nonce: Nonce, lease_ms: Option<Millis>, facts: Facts) -> Record {

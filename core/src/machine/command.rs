@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Blob, Body, HoldReason, Outcome, Record};
 use crate::fingerprint::Fingerprint;
+use crate::outbox::Backoff;
 use crate::policy::{Millis, Policy};
 use crate::token::{Nonce, Token};
+use crate::writes::Writes;
 
 /// What the machine is told beside the record and the command. Nothing else is looked up.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +33,13 @@ pub enum Command {
     TakeAbandoned {
         /// The nonce of this call.
         nonce: Nonce,
-        /// Give up into held beyond this many attempts.
-        attempts_max: u32,
+        /// Give up into held after this many tries.
+        tries_max: u32,
+        /// How long the next try waits after this one, should it come to nothing. What is chosen is kept with
+        /// the record from now on: the death of the process is followed by it as well.
+        backoff: Backoff,
+        /// Any number, chosen at random for this try.
+        random: u64,
     },
     /// Nobody was told of the win with this token: let go of it.
     Untold {
@@ -60,8 +67,22 @@ pub struct ClaimCommand {
     pub operation: Option<String>,
     /// The request, for whoever has to finish it.
     pub request: Option<Body>,
-    /// Whether the claim commits writes of its own.
-    pub writes: bool,
+    /// What commits with the win; applied once in a generation.
+    pub writes: Writes,
+}
+
+impl Command {
+    /// What is to commit with the command.
+    pub(crate) fn writes(&self) -> Option<&Writes> {
+        match self {
+            Self::Claim(claim) => Some(&claim.writes),
+            Self::Owner(OwnerCommand {
+                act: Act::Checkpoint { writes, .. } | Act::Complete { writes, .. },
+                ..
+            }) => Some(writes),
+            _ => None,
+        }
+    }
 }
 
 /// An owner's command: who says it, as which of its commands, and what.
@@ -93,6 +114,8 @@ pub enum Act {
         data: Blob,
         /// How many steps this attempt has met.
         met: u32,
+        /// What commits with it.
+        writes: Writes,
     },
     /// I am about to do something outside.
     BeginEffect(BeginEffect),
@@ -109,6 +132,8 @@ pub enum Act {
         outcome: Outcome,
         /// How many steps this attempt has met.
         met: u32,
+        /// What commits with it.
+        writes: Writes,
     },
     /// No effect happened: as if I had never claimed.
     Release,
@@ -118,6 +143,11 @@ pub enum Act {
     Hold {
         /// Why.
         reason: HoldReason,
+    },
+    /// My attempt ended without an outcome, and a try before this instant cannot succeed.
+    Postpone {
+        /// Whoever finishes abandoned requests waits until then, a week at most. A caller may come earlier.
+        until_ms: Millis,
     },
 }
 

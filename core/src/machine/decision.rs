@@ -6,6 +6,7 @@ use super::record::{Blob, HoldReason, OutcomeClass, Point, Record, Response, Ste
 use crate::fingerprint::{Fingerprint, Prefix};
 use crate::policy::Millis;
 use crate::token::{Generation, Token};
+use crate::writes::Conflict;
 
 /// The answer to a claim. Every value is an answer, none an error.
 ///
@@ -132,6 +133,8 @@ pub enum Answer {
     OtherScheme(Fingerprint),
     /// To an owner whose command was applied.
     Owner(OwnerAnswer),
+    /// To a command whose writes rest on a condition that does not hold: it did not happen.
+    Conflict(Conflict),
     /// To an operator whose command was applied: the token that is current from now on.
     Operator(Token),
     /// To a sweep: what was done.
@@ -263,6 +266,8 @@ pub struct Changes {
     pub archive: Option<Box<Record>>,
     /// Whether the command used up [`Facts::next_token`](super::Facts::next_token).
     pub took_token: bool,
+    /// Whether the command's own writes are applied with it, if their conditions hold.
+    pub with_writes: bool,
 }
 
 /// What becomes of a record.

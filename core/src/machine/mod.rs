@@ -44,6 +44,8 @@ pub use record::{
     StepProgress,
 };
 
+use crate::writes::Writes;
+
 /// Decides one command on one key: what to answer, and what to write before answering.
 ///
 /// `record` is what is stored, as it is; a finished one past its horizon counts as absent whether
@@ -55,8 +57,9 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
         Command::Claim(claim) => claim::claim(record, claim, facts),
         Command::Owner(command) => owner::owner(record, command, facts),
         Command::Operator(command) => operator::operator(record, command, facts),
-        Command::TakeAbandoned { nonce, attempts_max } => {
-            claim::take_abandoned(record, *nonce, *attempts_max, facts)
+        Command::TakeAbandoned { nonce, tries_max, backoff, random } => {
+            let pause_ms = |tries| backoff.delay_ms(tries, *random);
+            claim::take_abandoned(record, *nonce, *tries_max, pause_ms, facts)
         }
         Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
         Command::Sweep => sweep::sweep(record, facts),
@@ -89,5 +92,16 @@ impl Verdict {
     fn taking_token(mut self) -> Self {
         self.changes.took_token = true;
         self
+    }
+
+    /// Applies these writes with the command. Their rows and events are named by the token it takes.
+    fn with(mut self, writes: &Writes) -> Self {
+        let Change::Put(record) = &mut self.changes.record else { return self };
+        if writes.is_empty() {
+            return self;
+        }
+        record.events = record.events.saturating_add(writes.events_len());
+        self.changes.with_writes = true;
+        self.taking_token()
     }
 }

@@ -5,6 +5,7 @@ use super::command::{Facts, OperatorAct, OperatorCommand};
 use super::decision::{Answer, Present, Refusal, Verdict};
 use super::record::{Record, State};
 use super::{bounds, owner, steps};
+use crate::policy::Millis;
 
 pub(super) fn operator(record: Option<&Record>, command: &OperatorCommand, facts: Facts) -> Verdict {
     let Some(record) = record else {
@@ -23,6 +24,8 @@ pub(super) fn operator(record: Option<&Record>, command: &OperatorCommand, facts
             next.last = None;
             next.applied_ms = facts.now_ms;
             next.reported_ms = None;
+            // A person who lets it go on gives it all its tries back, at once.
+            (next.tries, next.pause_ms) = (0, Millis(0));
             Verdict::puts(next, Ok(Answer::Operator(facts.next_token))).taking_token()
         }
         Ok(None) => Verdict::deletes(Answer::Operator(facts.next_token)).taking_token(),

@@ -5,6 +5,7 @@ use super::command::{Act, Facts, OwnerCommand};
 use super::decision::{Answer, EffectAnswer, OwnerAnswer, Present, Refusal, Verdict};
 use super::record::{Applied, HoldReason, Outcome, OutcomeClass, Point, Record, State};
 use super::{bounds, steps};
+use crate::limits::POSTPONE_MS_MAX;
 use crate::policy::Millis;
 
 pub(super) fn owner(record: Option<&Record>, command: &OwnerCommand, facts: Facts) -> Verdict {
@@ -61,7 +62,7 @@ fn repeated(record: &Record, command: &OwnerCommand) -> Option<Verdict> {
         Act::BeginEffect(begin) => says(OwnerAnswer::Effect(steps::begun_before(record, &begin.name))),
         Act::FinishEffect { .. } => says(OwnerAnswer::EffectFinished),
         Act::Complete { .. } => says(OwnerAnswer::Completed),
-        Act::Release | Act::Abandon => says(OwnerAnswer::Abandoned),
+        Act::Release | Act::Abandon | Act::Postpone { .. } => says(OwnerAnswer::Abandoned),
         Act::Hold { .. } => says(OwnerAnswer::Held),
     })
 }
@@ -87,10 +88,10 @@ fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
     }
     match &command.act {
         Act::Renew { lease_ms } => renew(record.clone(), *lease_ms, facts),
-        Act::Checkpoint { name, data, .. } => {
+        Act::Checkpoint { name, data, writes, .. } => {
             let covers = u32::try_from(next.steps.len()).unwrap_or(u32::MAX);
             next.point = Some(Point { name: name.clone(), data: data.clone(), covers });
-            puts(next, OwnerAnswer::Checkpointed)
+            puts(next, OwnerAnswer::Checkpointed).with(writes)
         }
         Act::BeginEffect(begin) => match steps::begin(&mut next, begin, facts) {
             Err(refusal) => refuse(next, refusal),
@@ -104,15 +105,20 @@ fn apply(record: &Record, command: &OwnerCommand, facts: Facts) -> Verdict {
             Err(refusal) => refuse(next, refusal),
             Ok(()) => puts(next, OwnerAnswer::EffectFinished),
         },
-        Act::Complete { outcome, .. } => {
+        Act::Complete { outcome, writes, .. } => {
             complete(&mut next, outcome, facts.now_ms);
-            puts(next, OwnerAnswer::Completed)
+            puts(next, OwnerAnswer::Completed).with(writes)
         }
         Act::Release if next.attempt == 1 && !next.has_recorded() => {
             Verdict::deletes(Answer::Owner(OwnerAnswer::Released))
         }
         Act::Release | Act::Abandon => {
             end_attempt(&mut next, facts.now_ms);
+            puts(next, OwnerAnswer::Abandoned)
+        }
+        Act::Postpone { until_ms } => {
+            let over_ms = end_attempt(&mut next, facts.now_ms);
+            next.pause_ms = next.pause_ms.max(until_ms.since(over_ms).min(Millis(POSTPONE_MS_MAX)));
             puts(next, OwnerAnswer::Abandoned)
         }
         Act::Hold { reason } => {
@@ -165,6 +171,7 @@ fn may_settle(record: &Record, met: u32) -> Result<(), Refusal> {
 pub(super) fn complete(record: &mut Record, outcome: &Outcome, now_ms: Millis) {
     record.request = None;
     record.reported_ms = None;
+    (record.tries, record.pause_ms) = (0, Millis(0));
     if outcome.class == OutcomeClass::Success {
         record.steps = Vec::new();
         record.point = None;
@@ -176,13 +183,14 @@ pub(super) fn complete(record: &mut Record, outcome: &Outcome, now_ms: Millis) {
     };
 }
 
-/// The attempt ends, so that nobody owns it by its nonce any more.
-fn end_attempt(record: &mut Record, now_ms: Millis) {
+/// The attempt ends, so that nobody owns it by its nonce any more: when it is over.
+fn end_attempt(record: &mut Record, now_ms: Millis) -> Millis {
     record.nonce = None;
     let over_ms = ended_at(record, now_ms);
     if let State::InFlight { lease_until_ms, .. } = &mut record.state {
         *lease_until_ms = Some(over_ms);
     }
+    over_ms
 }
 
 /// A refusal changes nothing, except that steps which changed leave the claim held.

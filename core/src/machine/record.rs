@@ -45,6 +45,10 @@ pub struct Record {
     pub wrote: bool,
     /// How many outbox events this generation has emitted; the next one's number.
     pub events: u32,
+    /// How often whoever finishes abandoned requests has tried, since a person last decided.
+    pub tries: u32,
+    /// How long after the end of an attempt whoever finishes abandoned requests waits.
+    pub pause_ms: Millis,
     /// In flight, held or complete.
     pub state: State,
 }
@@ -244,11 +248,13 @@ impl Record {
                 (Lane::Finished, *window_until_ms)
             }
             State::Complete { .. } => (Lane::Finished, self.horizon_until_ms()),
-            // Whoever finishes abandoned requests looks at it as soon as its lease is over.
-            State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
-                (Lane::Unfinished, (*lease_until_ms).min(self.horizon_until_ms()))
+            State::InFlight { .. } | State::Held { .. } => {
+                let horizon_ms = self.horizon_until_ms();
+                (
+                    Lane::Unfinished,
+                    self.abandoned_from_ms().map_or(horizon_ms, |from_ms| from_ms.min(horizon_ms)),
+                )
             }
-            State::InFlight { .. } | State::Held { .. } => (Lane::Unfinished, self.horizon_until_ms()),
         };
         Slot { lane, when }
     }
@@ -256,6 +262,17 @@ impl Record {
     /// Whether it carries all that is needed to finish it without its caller.
     pub fn can_be_finished(&self) -> bool {
         self.operation.is_some() && self.request.is_some()
+    }
+
+    /// From when on whoever finishes abandoned requests may take it over, unless its owner renews before; none
+    /// if it is not in flight, ends only by command or lacks what is needed to finish it.
+    pub fn abandoned_from_ms(&self) -> Option<Millis> {
+        match self.state {
+            State::InFlight { lease_until_ms: Some(lease_until_ms), .. } if self.can_be_finished() => {
+                Some(lease_until_ms.plus(self.pause_ms))
+            }
+            State::InFlight { .. } | State::Held { .. } | State::Complete { .. } => None,
+        }
     }
 
     /// What the key holds, for whoever was overtaken.

@@ -55,6 +55,17 @@ pub(crate) struct Counts {
     pub(crate) syncs: u64,
 }
 
+impl Counts {
+    /// Adds what was done to the same file in an earlier opening.
+    pub(crate) fn add(&mut self, earlier: Self) {
+        self.reads += earlier.reads;
+        self.writes += earlier.writes;
+        self.bytes_written += earlier.bytes_written;
+        self.resizes += earlier.resizes;
+        self.syncs += earlier.syncs;
+    }
+}
+
 /// What is known about an open store's file; shared by its backend and whoever watches it.
 #[derive(Debug)]
 pub(crate) struct FileState {

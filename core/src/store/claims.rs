@@ -18,7 +18,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Id;
 use crate::machine::{self, Answer, Change, Command, Decision, Facts};
 use crate::rows;
-use crate::{Error, ErrorKind, Millis, Nonce, Result, Token};
+use crate::{Error, ErrorKind, Millis, Nonce, Result, Token, Writes, Written};
 
 /// How long to wait for a key that is in flight.
 #[derive(Clone, Debug)]
@@ -101,10 +101,35 @@ impl Store {
     /// [`nonce`](Error::nonce)), `Closed`, `Poisoned`, `Corrupt`. There is no error on which the
     /// request may be run anyway.
     pub fn claim(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        let mut asking = self.asking(request)?;
+        self.told(self.claim_uncounted(request))
+    }
+
+    /// Like [`Store::claim`], with writes that commit with the win. On a conflict nobody won, and nothing was
+    /// written.
+    ///
+    /// They are applied once in a generation, with the first win that brings them: neither when the win is told
+    /// again, nor by a takeover of an attempt that has committed them.
+    pub fn claim_with(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        self.told_written(self.with_uncounted(request, writes))
+    }
+
+    fn claim_uncounted(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.with_uncounted(request, &Writes::new()).and_then(without_writes)
+    }
+
+    fn with_uncounted(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        let mut asking = Asking::new(&self.running, request, writes)?;
         loop {
             if let Some(decision) = asking.look()? {
-                return Ok(decision);
+                return Ok(Written::Done(decision));
             }
             let command = asking.named()?;
             let reply = self.running.shared.ask(Lane::Claims, request.id(), || (command, ()));
@@ -119,10 +144,31 @@ impl Store {
     ///
     /// Dropped before it is ready, it leaves no key stuck: a win that nobody is told of is undone.
     pub async fn claim_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
-        let mut asking = self.asking(request)?;
+        self.told(self.claim_uncounted_async(request).await)
+    }
+
+    /// Like [`Store::claim_with`], without blocking; see [`Store::claim_async`].
+    pub async fn claim_with_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        self.told_written(self.with_uncounted_async(request, writes).await)
+    }
+
+    async fn claim_uncounted_async(&self, request: &ClaimRequest<'_>) -> Result<Decision<Claim>> {
+        self.with_uncounted_async(request, &Writes::new()).await.and_then(without_writes)
+    }
+
+    async fn with_uncounted_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        writes: &Writes,
+    ) -> Result<Written<Decision<Claim>>> {
+        let mut asking = Asking::new(&self.running, request, writes)?;
         loop {
             if let Some(decision) = asking.look()? {
-                return Ok(decision);
+                return Ok(Written::Done(decision));
             }
             let shared = &self.running.shared;
             let reply = match shared.ask_later(Lane::Claims, request.id(), asking.named()?) {
@@ -138,6 +184,10 @@ impl Store {
     /// Like [`Store::claim`], but waits while the key is in flight: until it is complete, released,
     /// held, or its lease is over. When the wait is over first, the answer is the last `InFlight`.
     pub fn claim_wait(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted(request, wait))
+    }
+
+    fn wait_uncounted(&self, request: &ClaimRequest<'_>, wait: &ClaimWait) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -146,7 +196,7 @@ impl Store {
             // The place is taken before asking: what is decided in between rings.
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim(&request);
+            let told = self.claim_uncounted(&request);
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => ticket.bell().wait_until(at.min(deadline)),
                 None => return told,
@@ -160,6 +210,34 @@ impl Store {
         request: &ClaimRequest<'_>,
         wait: &ClaimWait,
     ) -> Result<Decision<Claim>> {
+        self.told(self.wait_uncounted_async(request, wait).await)
+    }
+
+    /// Counts what a call returned. Only here, so that a call counts once, however often it had to ask.
+    fn told(&self, told: Result<Decision<Claim>>) -> Result<Decision<Claim>> {
+        match &told {
+            Ok(decision) => self.running.shared.stats.told(decision, Claim::kind),
+            Err(_) => self.running.shared.stats.claim_failed(),
+        }
+        told
+    }
+
+    fn told_written(&self, told: Result<Written<Decision<Claim>>>) -> Result<Written<Decision<Claim>>> {
+        match told {
+            Ok(Written::Done(decision)) => self.told(Ok(decision)).map(Written::Done),
+            Ok(Written::Conflict(conflict)) => {
+                self.running.shared.stats.claim_conflicted();
+                Ok(Written::Conflict(conflict))
+            }
+            Err(error) => self.told(Err(error)).map(Written::Done),
+        }
+    }
+
+    async fn wait_uncounted_async(
+        &self,
+        request: &ClaimRequest<'_>,
+        wait: &ClaimWait,
+    ) -> Result<Decision<Claim>> {
         let shared = &self.running.shared;
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
@@ -167,7 +245,7 @@ impl Store {
         loop {
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
-            let told = self.claim_async(&request).await;
+            let told = self.claim_uncounted_async(&request).await;
             match shared.look_again(&told, wait.is_over(deadline)) {
                 Some(at) => {
                     shared.ring_at(at.min(deadline), ticket.bell());
@@ -177,9 +255,24 @@ impl Store {
             }
         }
     }
+}
 
-    fn asking<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Result<Asking<'a>> {
-        let shared = &self.running.shared;
+/// One call of claim, from its first look to its answer.
+pub(super) struct Asking<'a> {
+    running: &'a Arc<Running>,
+    request: &'a ClaimRequest<'a>,
+    id: Vec<u8>,
+    command: Command,
+    lease_ms: Option<Millis>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(
+        running: &'a Arc<Running>,
+        request: &'a ClaimRequest<'a>,
+        writes: &Writes,
+    ) -> Result<Self> {
+        let shared = &running.shared;
         if request.id().key().as_bytes().len() > shared.options.key_len_max {
             return Err(Error::invalid(format!(
                 "the key has over {} bytes; mint a shorter one",
@@ -192,28 +285,11 @@ impl Store {
             ));
         }
         let policy = request.policy_or(shared.options.policy);
-        let command = request.command(request.nonce.unwrap_or(UNNAMED), policy)?;
+        let command = request.command(request.nonce.unwrap_or(UNNAMED), policy, writes)?;
         let id = request.id().encode();
-        Ok(Asking {
-            running: &self.running,
-            request,
-            id,
-            command: Command::Claim(command),
-            lease_ms: policy.lease_ms,
-        })
+        Ok(Self { running, request, id, command: Command::Claim(command), lease_ms: policy.lease_ms })
     }
-}
 
-/// One call of claim, from its first look to its answer.
-struct Asking<'a> {
-    running: &'a Arc<Running>,
-    request: &'a ClaimRequest<'a>,
-    id: Vec<u8>,
-    command: Command,
-    lease_ms: Option<Millis>,
-}
-
-impl Asking<'_> {
     /// The fast path: what a short snapshot decides without writing. A possible win goes to the
     /// writer, which decides anew.
     fn look(&mut self) -> Result<Option<Decision<Claim>>> {
@@ -242,14 +318,10 @@ impl Asking<'_> {
                 None => return Ok(None),
                 Some(Answer::OtherScheme(stored)) => {
                     if let Some(mismatch) = self.change_scheme(&stored) {
-                        shared.stats.decision(&mismatch);
                         return Ok(Some(self.give(mismatch)));
                     }
                 }
-                Some(Answer::Decision(decision)) => {
-                    shared.stats.decision(&decision);
-                    return Ok(Some(self.give(decision)));
-                }
+                Some(Answer::Decision(decision)) => return Ok(Some(self.give(decision))),
                 Some(_) => return Err(Error::misdelivered("a claim")),
             }
         }
@@ -257,11 +329,12 @@ impl Asking<'_> {
     }
 
     /// What the writer said; none if it is to be asked again under another scheme.
-    fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Decision<Claim>>> {
+    pub(super) fn hear(&mut self, reply: Result<Reply>) -> Result<Option<Written<Decision<Claim>>>> {
         match reply.and_then(|reply| reply.answer) {
-            Ok(Answer::Decision(decision)) => Ok(Some(self.give(decision))),
+            Ok(Answer::Decision(decision)) => Ok(Some(Written::Done(self.give(decision)))),
+            Ok(Answer::Conflict(conflict)) => Ok(Some(Written::Conflict(conflict))),
             Ok(Answer::OtherScheme(stored)) => {
-                Ok(self.change_scheme(&stored).map(|mismatch| self.give(mismatch)))
+                Ok(self.change_scheme(&stored).map(|mismatch| Written::Done(self.give(mismatch))))
             }
             Ok(_) => Err(Error::misdelivered("a claim")),
             Err(error) => Err(match &self.command {
@@ -272,7 +345,7 @@ impl Asking<'_> {
     }
 
     /// What goes to the writer: the claim under a nonce that is this call's own.
-    fn named(&mut self) -> Result<Command> {
+    pub(super) fn named(&mut self) -> Result<Command> {
         if let Command::Claim(claim) = &mut self.command
             && claim.nonce == UNNAMED
         {
@@ -346,6 +419,13 @@ impl Shared {
 /// A claim's nonce until it needs one: most are answered by a look, and randomness is a call to the
 /// system. A record with this nonce looks like a win, and any win is left to the writer.
 const UNNAMED: Nonce = Nonce([0; 16]);
+
+pub(super) fn without_writes(told: Written<Decision<Claim>>) -> Result<Decision<Claim>> {
+    match told {
+        Written::Done(decision) => Ok(decision),
+        Written::Conflict(_) => Err(Error::misdelivered("a claim without writes")),
+    }
+}
 
 fn own_nonce(request: &ClaimRequest<'_>) -> Result<Nonce> {
     request.nonce.map_or_else(Nonce::random, Ok)

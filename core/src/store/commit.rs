@@ -9,17 +9,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::engine::{Open, poisoned};
+use super::finish::taken;
 use super::meta::{self, Now};
 use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
+use crate::app;
+use crate::key::Id;
 use crate::machine::{
-    self, Act, Answer, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
+    self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
 };
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
-use crate::{Error, ErrorKind, Millis, Result, Token};
+use crate::upkeep::Taken;
+use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
 pub(super) struct Writer {
@@ -38,6 +42,7 @@ struct Decided {
     answer: Result<Answer>,
     writes: Vec<Write>,
     untold: Option<Command>,
+    taken: Option<Taken>,
     took_token: bool,
 }
 
@@ -108,15 +113,29 @@ impl Writer {
         shared: &Shared,
         write: impl FnOnce(&mut WriteRows<'_>) -> Result<bool>,
     ) -> Result<()> {
+        self.write_with_token(shared, |rows, _| Ok((write(rows)?, false)))
+    }
+
+    /// Like [`Writer::write_alone`], with the token that is next; `write` says whether to commit, and whether
+    /// it took the token.
+    pub(super) fn write_with_token(
+        &mut self,
+        shared: &Shared,
+        write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
+    ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = open.durable.begin(&open.db)?;
         shared.now_ms();
         let written = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let is_wanted = write(&mut WriteRows::open(&txn)?)?;
+            let mut token = meta::read(&meta)?.token.max(self.token_high);
+            let (is_wanted, took_token) = write(&mut WriteRows::open(&txn)?, token.next())?;
+            if took_token {
+                token = token.next();
+                self.token_high = token;
+            }
             if is_wanted {
-                let token = meta::read(&meta)?.token.max(self.token_high);
                 meta::write(&mut meta, Now { token, time: shared.saved_time() })?;
             }
             Ok(is_wanted)
@@ -127,6 +146,76 @@ impl Writer {
             Err(error) => open.durable.abort(txn).and(Err(error)),
         };
         ended.inspect_err(|error| shared.engine.poison_if_failed(error))
+    }
+
+    /// One transaction that the caller fills: what it decides goes through [`Deciding`]. Committed if the caller
+    /// wants it, ended without a trace otherwise. The outer error means that it never began.
+    pub(super) fn write_deciding(
+        &mut self,
+        shared: &Shared,
+        fill: impl FnOnce(&redb::WriteTransaction, Deciding) -> (bool, Deciding),
+    ) -> Result<(Deciding, Result<()>)> {
+        let (mut deciding, ended) = {
+            let guard = shared.engine.open()?;
+            let open = guard.as_ref().ok_or_else(poisoned)?;
+            let txn = open.durable.begin(&open.db)?;
+            let now_ms = shared.now_ms();
+            let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
+            let token = match stored {
+                Ok(stored) => stored.token.max(self.token_high),
+                Err(error) => {
+                    let ended = open.durable.abort(txn).and(Err(error));
+                    return ended.inspect_err(|error| shared.engine.poison_if_failed(error));
+                }
+            };
+            let (is_wanted, mut deciding) = fill(&txn, Deciding::new(now_ms, token));
+            // Never back, also when it is given up: a token must not be issued twice.
+            self.token_high = self.token_high.max(deciding.token);
+            let saved = match deciding.failed.take() {
+                Some(error) => Err(error),
+                None if is_wanted => txn.open_table(META).map_err(before_commit).and_then(|mut meta| {
+                    meta::write(&mut meta, Now { token: self.token_high, time: shared.saved_time() })
+                }),
+                None => Ok(()),
+            };
+            let ended = match saved {
+                Ok(()) if is_wanted => commit(open, txn),
+                Ok(()) => open.durable.abort(txn),
+                Err(error) => open.durable.abort(txn).and(Err(error)),
+            };
+            if ended.is_ok() && is_wanted {
+                shared.stats.group(deciding.decided.len().max(1));
+            }
+            deciding.is_committed = ended.is_ok() && is_wanted;
+            shared.engine.poison_if_file_failed(&open.file);
+            (deciding, ended)
+        };
+        if let Err(error) = &ended {
+            shared.engine.poison_if_failed(error);
+        }
+        if deciding.is_committed {
+            self.renew_late(shared, &mut deciding);
+        }
+        Ok((deciding, ended))
+    }
+
+    /// As [`Writer::renew_late_wins`], for a transaction: the claims are with the caller already, so what counts
+    /// is the lease on disk.
+    fn renew_late(&mut self, shared: &Shared, deciding: &mut Deciding) {
+        let asks: Vec<_> =
+            deciding.decided.iter().map(|(id, command, _)| Ask { id: id.encode(), command }).collect();
+        let mut decided: Vec<_> = deciding
+            .decided
+            .iter()
+            .map(|(_, _, answer)| Decided {
+                answer: Ok(answer.clone()),
+                writes: Vec::new(),
+                untold: None,
+                taken: None,
+                took_token: false,
+            })
+            .collect();
+        self.renew_late_wins(shared, &asks, &mut decided);
     }
 
     fn try_group(
@@ -164,12 +253,14 @@ impl Writer {
         })();
         match decided {
             Ok(mut decided) if decided.iter().any(|decided| !decided.writes.is_empty()) => {
-                shared.stats.group(asks.len());
                 // P2: nothing below is answered before this has returned.
-                if let Err(error) = commit(open, txn) {
-                    shared.engine.poison_if_failed(&error);
-                    for decided in &mut decided {
-                        *decided = Decided::failed(error.share());
+                match commit(open, txn) {
+                    Ok(()) => shared.stats.group(asks.len()),
+                    Err(error) => {
+                        shared.engine.poison_if_failed(&error);
+                        for decided in &mut decided {
+                            *decided = Decided::failed(error.share());
+                        }
                     }
                 }
                 Ok(decided)
@@ -198,7 +289,11 @@ impl Writer {
             .enumerate()
             .filter_map(|(at, decided)| {
                 let Ok(Answer::Decision(Decision::Won(won))) = &decided.answer else { return None };
-                let (until_ms, lease_ms) = (won.lease_until_ms?, lease_ms(asks.get(at)?.command)?);
+                let lease_ms = match &decided.taken {
+                    Some(taken) => taken.lease_ms?,
+                    None => lease_ms(asks.get(at)?.command)?,
+                };
+                let until_ms = won.lease_until_ms?;
                 (until_ms.since(now_ms).0 < lease_ms.0 / 2).then(|| (at, renewal(won.token)))
             })
             .collect();
@@ -225,6 +320,108 @@ impl Writer {
     }
 }
 
+/// The commands of one transaction that its caller fills, decided one by one.
+pub(super) struct Deciding {
+    now_ms: Millis,
+    token: Token,
+    decided: Vec<(Id, Command, Answer)>,
+    /// Why the transaction cannot be committed any more.
+    failed: Option<Error>,
+    is_committed: bool,
+}
+
+impl Deciding {
+    fn new(now_ms: Millis, token: Token) -> Self {
+        Self { now_ms, token, decided: Vec::new(), failed: None, is_committed: false }
+    }
+
+    /// Decides one command and writes its rows, behind those before it.
+    pub(super) fn decide(
+        &mut self,
+        shared: &Shared,
+        txn: &redb::WriteTransaction,
+        id: &Id,
+        command: Command,
+    ) -> Result<Answer> {
+        if let Some(error) = &self.failed {
+            return Err(error.share());
+        }
+        let mut rows = WriteRows::open(txn)?;
+        let ask = Ask { id: id.encode(), command: &command };
+        let decided = decide(shared, &rows, &ask, self.now_ms, self.token.next());
+        if let Err(error) = put(&mut rows, &decided.writes) {
+            // Some of its rows may be written: from here on there is only an abort.
+            self.failed = Some(error.share());
+            return Err(error);
+        }
+        if decided.took_token {
+            self.token = self.token.next();
+        }
+        let answer = decided.answer?;
+        self.decided.push((id.clone(), command, answer.clone()));
+        Ok(answer)
+    }
+
+    /// Writes rows of the application behind what was written before.
+    pub(super) fn write(
+        &mut self,
+        txn: &redb::WriteTransaction,
+        writes: &Writes,
+    ) -> Result<Written<Version>> {
+        if let Some(error) = &self.failed {
+            return Err(error.share());
+        }
+        writes.check().map_err(Error::invalid)?;
+        if !writes.events.is_empty() {
+            return Err(Error::invalid(
+                "an event is named by its claim; emit it with one of the claim's commands",
+            ));
+        }
+        let version = Version(self.token.next().0);
+        let mut rows = WriteRows::open(txn)?;
+        let planned = match app::plan(&rows, &writes.rows, version)? {
+            Ok(planned) => planned,
+            Err(conflict) => return Ok(Written::Conflict(conflict)),
+        };
+        put(&mut rows, &planned).inspect_err(|error| self.failed = Some(error.share()))?;
+        self.token = self.token.next();
+        Ok(Written::Done(version))
+    }
+
+    /// Once the writer is free again: counts what happened, and wakes who waits for it. What was won in a
+    /// transaction that did not commit is lost, unless its fate is not known.
+    pub(super) fn answer(self, shared: &Shared, error: Option<&Error>) {
+        for (id, command, answer) in self.decided {
+            let encoded = id.encode();
+            let won = match &answer {
+                Answer::Decision(Decision::Won(won)) => Some((encoded.clone(), won.token)),
+                _ => None,
+            };
+            let answer = Ok(answer);
+            if self.is_committed {
+                shared.stats.committed(&command, &answer);
+                super::log::answer(&id, &command, &answer);
+                if let (Command::Owner(command), Ok(Answer::Owner(OwnerAnswer::Completed))) =
+                    (&command, &answer)
+                {
+                    shared.live.end(&(encoded.clone(), command.token));
+                }
+                shared.waiters.ring(&encoded);
+                if command.writes().is_some_and(|writes| !writes.events.is_empty()) {
+                    shared.relays.ring();
+                }
+            } else if let Some(place) = won
+                && error.is_none_or(|error| error.kind() != ErrorKind::Unknown)
+            {
+                shared.live.lose(&place);
+            }
+        }
+        if shared.engine.is_poisoned() {
+            shared.waiters.ring_all();
+        }
+    }
+}
+
 impl Served {
     /// Gives every answer, then wakes who waits for what was written: they ask anew, and find what
     /// was just made durable.
@@ -232,6 +429,7 @@ impl Served {
         let mut written = Vec::new();
         for (job, decided, id) in self.0 {
             let has_written = !decided.writes.is_empty();
+            shared.relays.ring_for(&decided.writes);
             answer(shared, job, decided, &id);
             if has_written {
                 written.push(id);
@@ -274,7 +472,7 @@ impl From<Error> for GroupFault {
 
 impl Decided {
     fn failed(error: Error) -> Self {
-        Self { answer: Err(error), writes: Vec::new(), untold: None, took_token: false }
+        Self { answer: Err(error), writes: Vec::new(), untold: None, taken: None, took_token: false }
     }
 }
 
@@ -294,7 +492,15 @@ fn decide(
             before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
         let facts = Facts { now_ms, next_token, owner_lives_here };
         let verdict = machine::decide(before.as_ref(), ask.command, facts);
-        let mut answer = verdict.answer.map_err(Error::from);
+        let taken = match (ask.command, &verdict.answer, &verdict.changes.record) {
+            (Command::TakeAbandoned { .. }, Ok(Answer::Decision(Decision::Won(_))), Change::Put(record)) => {
+                Some(taken(rows, &ask.id, record)?)
+            }
+            _ => None,
+        };
+        let rows::Enacted { answer, writes, took_token } =
+            rows::enact(rows, &ask.id, before.as_ref(), ask.command, verdict, facts)?;
+        let mut answer = answer.map_err(Error::from);
         if let Ok(answer) = &mut answer {
             rows::fill(rows, &ask.id, answer)?;
         }
@@ -305,9 +511,7 @@ fn decide(
             }),
             _ => None,
         };
-        let took_token = verdict.changes.took_token;
-        let writes = rows::plan(&ask.id, before.as_ref(), verdict.changes)?;
-        Ok(Decided { answer, writes, untold, took_token })
+        Ok(Decided { answer, writes, untold, taken, took_token })
     }));
     match decided {
         Ok(Ok(decided)) => decided,
@@ -343,7 +547,7 @@ fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {
 
 /// Gives the answer. If nobody is left to be told of a win, it is let go of by a command of its own.
 fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
-    shared.stats.answer(&job.command, &decided.answer);
+    shared.stats.served(&job.command, &decided.answer, !decided.writes.is_empty());
     super::log::answer(&job.id, &job.command, &decided.answer);
     if let (Command::Owner(command), Err(error)) = (&job.command, &decided.answer)
         && error.kind() == ErrorKind::Fenced
@@ -354,10 +558,10 @@ fn answer(shared: &Shared, job: Job, decided: Decided, id: &[u8]) {
             Some(Present::Complete(token) | Present::Held(token)) if token == command.token => {
                 shared.live.end(&place);
             }
-            _ => shared.live.lose(&place),
+            _ => shared.stats.overtaken(shared.live.lose(&place)),
         }
     }
-    let reply = Reply { answer: decided.answer, untold: decided.untold };
+    let reply = Reply { answer: decided.answer, untold: decided.untold, taken: decided.taken };
     if let Some(Reply { untold: Some(untold), .. }) = job.giver.give(reply) {
         shared.let_go(job.id, untold);
     }

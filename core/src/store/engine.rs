@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use redb::ReadableDatabase;
 
 use super::backend::{Counts, FileState};
@@ -58,6 +58,10 @@ pub(super) struct Engine {
     open: RwLock<Option<Open>>,
     health: AtomicU8,
     opener_pid: u32,
+    poisonings: AtomicU64,
+    reopens: AtomicU64,
+    /// What was done to the file before it was last reopened.
+    counts_before: Mutex<Counts>,
 }
 
 const HEALTHY: u8 = 0;
@@ -66,7 +70,14 @@ const CLOSED: u8 = 2;
 
 impl Engine {
     pub(super) fn new(open: Open) -> Self {
-        Self { open: RwLock::new(Some(open)), health: AtomicU8::new(HEALTHY), opener_pid: std::process::id() }
+        Self {
+            open: RwLock::new(Some(open)),
+            health: AtomicU8::new(HEALTHY),
+            opener_pid: std::process::id(),
+            poisonings: AtomicU64::new(0),
+            reopens: AtomicU64::new(0),
+            counts_before: Mutex::default(),
+        }
     }
 
     /// Whether this process only inherited the store from its parent. Asked before any lock is
@@ -115,6 +126,7 @@ impl Engine {
         if let Err(error) = &result {
             self.poison_if_failed(error);
         }
+        self.poison_if_file_failed(&open.file);
         result
     }
 
@@ -125,9 +137,17 @@ impl Engine {
         }
     }
 
+    /// Poisons the store if its file has failed under the hands of a caller, who was told by redb and not by us.
+    pub(super) fn poison_if_file_failed(&self, file: &FileState) {
+        if file.failed() {
+            self.poison("reading or writing the store's file failed inside a caller's transaction or view");
+        }
+    }
+
     pub(super) fn poison(&self, why: &str) {
         let was = self.health.compare_exchange(HEALTHY, POISONED, Ordering::AcqRel, Ordering::Acquire);
         if was.is_ok() {
+            self.poisonings.fetch_add(1, Ordering::Relaxed);
             tracing::error!(target: "keyclaim", why, "store poisoned; reopen it");
         }
     }
@@ -146,8 +166,13 @@ impl Engine {
         self.health.store(POISONED, Ordering::Release);
         // Closed first: the lock on the file would refuse us. What redb says on closing a latched
         // database is about the fault that poisoned it, and the next opening finds out for itself.
-        drop(guard.take());
+        if let Some(failed) = guard.take() {
+            let file = failed.file.clone();
+            drop(failed);
+            self.counts_before.lock().add(file.counts());
+        }
         *guard = Some(open()?);
+        self.reopens.fetch_add(1, Ordering::Relaxed);
         self.health.store(HEALTHY, Ordering::Release);
         Ok(())
     }
@@ -161,10 +186,17 @@ impl Engine {
         }
     }
 
-    /// What was done to the file since it was opened.
+    /// What was done to the file since it was first opened.
     pub(super) fn counts(&self) -> Result<Counts> {
         let guard = self.open()?;
-        Ok(guard.as_ref().ok_or_else(poisoned)?.file.counts())
+        let mut counts = guard.as_ref().ok_or_else(poisoned)?.file.counts();
+        counts.add(*self.counts_before.lock());
+        Ok(counts)
+    }
+
+    /// How often it was poisoned, and how often reopened.
+    pub(super) fn faults(&self) -> (u64, u64) {
+        (self.poisonings.load(Ordering::Relaxed), self.reopens.load(Ordering::Relaxed))
     }
 }
 

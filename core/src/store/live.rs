@@ -75,19 +75,22 @@ impl Live {
         }
     }
 
-    /// The claim was overtaken: no more renewals.
-    pub(super) fn lose(&self, place: &Place) {
-        let bells = match self.claims.lock().get_mut(place) {
-            Some(entry) => {
-                entry.is_lost = true;
-                std::mem::take(&mut entry.bells)
-            }
-            None => return,
+    /// Whether the claim has ended.
+    pub(super) fn is_over(&self, place: &Place) -> bool {
+        self.claims.lock().get(place).is_none_or(|entry| entry.is_over)
+    }
+
+    /// The claim was overtaken: no more renewals. Whether that is news; not if its claim object is gone.
+    pub(super) fn lose(&self, place: &Place) -> bool {
+        let (was_lost, bells) = match self.claims.lock().get_mut(place) {
+            Some(entry) => (std::mem::replace(&mut entry.is_lost, true), std::mem::take(&mut entry.bells)),
+            None => return false,
         };
         // Rung without the lock: whoever is woken may run anything.
         for bell in bells.iter().filter_map(Weak::upgrade) {
             bell.ring();
         }
+        !was_lost
     }
 
     /// A bell that rings when the claim is lost. Ask afterwards whether it was lost before.

@@ -4,17 +4,20 @@
 //! an answer that was given survives a power cut; a store in doubt says so. What this layer adds to
 //! the [`machine`](crate::machine) is atomicity, durability and waiting; it decides nothing itself.
 //!
-//! A store starts two threads when it is opened, the writer and the timer, and a third if it is to reap by
-//! itself ([`Options::reap_every`]); it joins them when it is closed. Without that and without
-//! [`Store::reap`] nothing is ever removed. The guarantee holds for one file: two hosts with a store each
+//! A store starts two threads when it is opened, the writer and the timer, a third if it is to reap by
+//! itself ([`Options::reap_every`]), and some more if it is to finish abandoned requests by itself
+//! ([`Options::complete_every`]); it joins them when it is closed. Without [`Store::reap`], by hand or in its
+//! thread, nothing is ever removed. The guarantee holds for one file: two hosts with a store each
 //! are two winners.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
+mod app;
 pub(crate) mod backend;
 mod claims;
 mod clock;
@@ -24,6 +27,7 @@ mod durable;
 mod engine;
 pub(crate) mod fault;
 pub(crate) mod file;
+mod finish;
 mod holder;
 #[cfg(any(test, feature = "testing"))]
 pub mod inject;
@@ -34,6 +38,7 @@ mod log;
 mod meta;
 mod operator;
 mod options;
+mod outbox;
 mod queue;
 mod request;
 mod shared;
@@ -41,24 +46,33 @@ mod slot;
 mod sweep;
 mod tables;
 mod timer;
+mod transaction;
 mod wait;
 
 #[cfg(test)]
 mod tests;
 
+pub use app::AppPage;
 pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
 pub use options::Options;
+pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
+/// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
+pub use redb;
 pub use request::ClaimRequest;
+pub use transaction::{Transaction, View, transaction_error};
 
+pub(crate) use finish::{Found, Took};
+pub(crate) use outbox::{Ended, Turned};
 pub(crate) use queue::{Lane, Place};
 pub(crate) use shared::{Shared, lost};
 pub(crate) use sweep::Told;
+pub(crate) use timer::after;
 pub(crate) use wait::Ringing;
 
 use crate::clock::{Clock, StoreTime};
-use crate::stats::Stats;
+use crate::stats::{Now, Stats};
 use crate::{Error, ErrorKind, Millis, Result, StoreId};
 use commit::Writer;
 use engine::{Engine, Open, StoreFormat};
@@ -67,12 +81,21 @@ use engine::{Engine, Open, StoreFormat};
 #[derive(Clone)]
 pub struct Store {
     pub(crate) running: Arc<Running>,
+    /// Claims have none: it goes with the last handle.
+    _handle: Arc<Handle>,
+}
+
+/// What all handles on a store have in common and no claim has.
+struct Handle {
+    is_left: Arc<AtomicBool>,
 }
 
 /// The threads of an open store, ended when the last handle goes.
 pub(crate) struct Running {
     pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those of the completer, which end before the others.
+    finishers: Mutex<Vec<JoinHandle<()>>>,
     path: Option<std::path::PathBuf>,
 }
 
@@ -130,9 +153,14 @@ impl Store {
             time: Mutex::new(time),
             timer: sender,
             reaping: Mutex::default(),
+            relays: outbox::Relays::default(),
             closing: Cancel::new(),
+            tries: finish::Tries::default(),
+            is_left: Arc::default(),
         });
-        let running = Running { shared: shared.clone(), threads: Mutex::default(), path };
+        let handle = Arc::new(Handle { is_left: shared.is_left.clone() });
+        let (threads, finishers) = (Mutex::default(), Mutex::default());
+        let running = Running { shared: shared.clone(), threads, finishers, path };
         // Pushed one by one, so that a thread that cannot start leaves the other to be ended.
         let (writer, reaper) = (shared.clone(), shared.clone());
         running.threads.lock().push(spawn("keyclaim-writer", move || shared::write_groups(&writer))?);
@@ -140,8 +168,13 @@ impl Store {
             let run = move || sweep::run(&reaper, period);
             running.threads.lock().push(spawn("keyclaim-reaper", run)?);
         }
+        let complete_every = shared.options.complete_every.clone();
         running.threads.lock().push(spawn("keyclaim-timer", move || timer::run(&shared, &messages))?);
-        Ok(Self { running: Arc::new(running) })
+        let running = Arc::new(running);
+        if let Some((period, completer)) = complete_every {
+            finish::start(&running, period, completer)?;
+        }
+        Ok(Self { running, _handle: handle })
     }
 
     /// Opens the same store again after it was poisoned. Live claims, tokens and renewals go on.
@@ -160,6 +193,7 @@ impl Store {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
         };
         // No group runs meanwhile: whoever commits holds the writer.
+        shared.refuse_inside()?;
         let _writer = shared.writer.lock();
         if !shared.engine.is_poisoned() {
             return shared.engine.check();
@@ -172,6 +206,7 @@ impl Store {
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
         shared.waiters.ring_all();
+        shared.relays.ring();
         Ok(())
     }
 
@@ -180,7 +215,7 @@ impl Store {
         self.running.shared.engine.is_poisoned()
     }
 
-    /// Closes the store: serves what waits, wakes who waits with `Closed`, ends its threads and
+    /// Closes the store: lets handlers of the completer end ([`Completer::close_wait`](crate::Completer::close_wait)), serves what waits, wakes who waits with `Closed`, ends its threads and
     /// closes the file. Other handles and claims are answered `Closed` from then on.
     ///
     /// Errors: what closing the file said; everything that was answered is durable all the same.
@@ -198,13 +233,34 @@ impl Store {
         self.running.shared.now_ms()
     }
 
-    /// The store's numbers since it was opened.
+    /// The store's numbers since it was opened, and how it stands now.
     ///
-    /// Errors: `Closed`, `Poisoned`.
+    /// It reads one row for each unfinished record, 10,000 at most, and none for finished ones, and of the outbox
+    /// what [`Store::outbox`] reads, from a snapshot that is gone when this returns.
+    ///
+    /// Errors: `Closed`, `Poisoned`, `Corrupt` (the index cannot be read). Each is worth an alarm.
     pub fn stats(&self) -> Result<Stats> {
         let shared = &self.running.shared;
         let counts = shared.engine.counts()?;
+        let (now, outbox) = shared.read(|rows| {
+            // The time is read after the snapshot was taken, so that no record in it is from a later instant.
+            let now = Now::read(rows, || shared.now_ms(), |key, token| shared.live.lives(&(key, token)))?;
+            Ok((now, OutboxStanding::read(rows, || shared.now_ms())?))
+        })?;
+        let (poisonings, reopens) = shared.engine.faults();
         Ok(Stats {
+            poisonings,
+            reopens,
+            in_flight_now: now.in_flight,
+            held_now: now.held,
+            orphaned_now: now.orphaned,
+            oldest_in_flight_ms: now.oldest_in_flight_ms,
+            unfinished_damaged: now.damaged,
+            unfinished_rows_read: now.rows_read,
+            unfinished_is_floor: now.is_floor,
+            outbox_events: outbox.events,
+            outbox_dead_letters: outbox.dead_letters,
+            outbox_lag_ms: outbox.lag_ms.unwrap_or_default().0,
             live_claims: shared.live.len() as u64,
             waiters: shared.waiters.len() as u64,
             file_syncs: counts.syncs,
@@ -222,14 +278,30 @@ impl std::fmt::Debug for Store {
 }
 
 impl Running {
+    /// A handle that does not count as one: the store's own threads go on only while somebody else has one.
+    pub(crate) fn lend(self: &Arc<Self>) -> Store {
+        Store { running: self.clone(), _handle: Arc::new(Handle { is_left: Arc::default() }) }
+    }
+
+    /// Joins this thread when the store closes; it must end by itself once that is so.
+    pub(crate) fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
     fn stop(&self) -> Result<()> {
         let shared = &self.shared;
+        shared.refuse_inside()?;
         shared
             .engine
             .check()
             .or_else(|error| if error.kind() == ErrorKind::Poisoned { Ok(()) } else { Err(error) })?;
-        shared.queue.close();
         shared.closing.cancel();
+        shared.relays.ring();
+        // While they can still say how they end.
+        finish::stop(self);
+        shared.queue.close();
         drop(shared.timer.send(timer::Message::Stop));
         for thread in self.threads.lock().drain(..) {
             // The last handle can go on a thread of the store's own, inside a waker; it ends by itself.
@@ -249,12 +321,19 @@ impl Running {
     }
 }
 
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if self.shared.engine.is_inherited() {
             // In a forked child nothing of the parent's may be touched, not even to free it: the
             // threads are not here, and a lock may be held for ever.
             std::mem::forget(std::mem::take(&mut *self.threads.get_mut()));
+            std::mem::forget(std::mem::take(&mut *self.finishers.get_mut()));
             std::mem::forget(self.shared.clone());
             return;
         }
@@ -282,7 +361,7 @@ fn read_now(open: &Open) -> Result<meta::Now> {
     meta::read(&txn.open_table(tables::META).map_err(fault::before_commit)?)
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(run).map_err(|error| {
         Error::new(
             ErrorKind::Internal,

@@ -10,7 +10,7 @@ use crate::limits::{
     BODY_LEN_DEFAULT, BODY_LEN_MAX, CACHE_LEN_DEFAULT, KEY_LEN_DEFAULT, KEY_LEN_MAX, QUEUE_LEN_DEFAULT,
     REAP_EVERY_MS_MIN, RENEW_LEASES_DEFAULT,
 };
-use crate::upkeep::{Hook, Unfinished};
+use crate::upkeep::{Completer, Hook, Unfinished};
 use crate::{Abandoned, Error, Millis, Policy, Result};
 
 /// How a store is opened: safe defaults, and the one choice that has none.
@@ -28,6 +28,7 @@ pub struct Options {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) on_repair: Option<Arc<dyn Fn(f64) + Send + Sync>>,
     pub(super) reap_every: Option<Duration>,
+    pub(super) complete_every: Option<(Duration, Completer)>,
     pub(crate) on_unfinished: Option<Hook<Unfinished>>,
     #[cfg(any(test, feature = "testing"))]
     pub(super) faults: super::inject::Faults,
@@ -56,6 +57,7 @@ impl Options {
             clock: None,
             on_repair: None,
             reap_every: None,
+            complete_every: None,
             on_unfinished: None,
             #[cfg(any(test, feature = "testing"))]
             faults: super::inject::Faults::default(),
@@ -157,6 +159,23 @@ impl Options {
             return Err(Error::invalid("the reaper's period must be 10 ms or more"));
         }
         self.reap_every = Some(period);
+        Ok(self)
+    }
+
+    /// Finishes abandoned requests by these handlers about this often, in threads of the store's own (default
+    /// off); otherwise like [`Store::complete_abandoned`](super::Store::complete_abandoned).
+    ///
+    /// A handler that takes long keeps its thread and no other: the others go on, over as many passes as it
+    /// takes. The period of one store is always the same, and up to 10 % more or less than this; the first
+    /// pass comes after a tenth of it. No try begins once the last handle on the store is gone or it is being
+    /// closed, and closing waits for handlers that run ([`Completer::close_wait`]).
+    ///
+    /// Errors: `Invalid` below 10 ms.
+    pub fn complete_every(mut self, period: Duration, completer: Completer) -> Result<Self> {
+        if Millis::from_duration(period).0 < REAP_EVERY_MS_MIN {
+            return Err(Error::invalid("the completer's period must be 10 ms or more"));
+        }
+        self.complete_every = Some((period, completer));
         Ok(self)
     }
 

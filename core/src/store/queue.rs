@@ -11,6 +11,7 @@ use super::slot::Giver;
 use crate::key::Id;
 use crate::limits::{GROUP_LEN_MAX, OWNER_QUEUE_LEN_MAX};
 use crate::machine::{Answer, Command};
+use crate::upkeep::Taken;
 use crate::{Error, ErrorKind, Result};
 
 /// One command on its way to the writer.
@@ -30,6 +31,8 @@ pub(crate) struct Reply {
     pub(crate) answer: Result<Answer>,
     /// What lets go of the win, should nobody be there to be told.
     pub(super) untold: Option<Command>,
+    /// What goes with the win of an abandoned claim.
+    pub(super) taken: Option<Taken>,
 }
 
 /// Which lane a job waits in.

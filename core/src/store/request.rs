@@ -5,7 +5,7 @@ use std::fmt;
 use crate::fingerprint::{Fingerprint, Request, Scheme};
 use crate::key::Id;
 use crate::machine::{Blob, Body, ClaimCommand};
-use crate::{Nonce, Policy, Result, Token};
+use crate::{Nonce, Policy, Result, Token, Writes};
 
 /// A claim as a caller words it: who asks, for what, and under which settings.
 ///
@@ -54,7 +54,11 @@ impl<'a> ClaimRequest<'a> {
     }
 
     /// Names the operation, and keeps these bytes of the request until it is complete, so that an
-    /// abandoned claim can be finished without its caller.
+    /// abandoned claim can be finished without its caller: see [`Completer`](crate::Completer).
+    ///
+    /// A name of 1 to 255 bytes, and bytes up to the store's body limit
+    /// ([`Options::body_len_max`](crate::Options::body_len_max)); anything else makes the claim `Invalid`. A
+    /// takeover keeps what is stored, and takes these only where there are none.
     #[must_use]
     pub fn operation(mut self, name: &'a str, request: &'a [u8]) -> Self {
         self.operation = Some(name);
@@ -91,7 +95,7 @@ impl<'a> ClaimRequest<'a> {
         self.policy.unwrap_or(store_policy)
     }
 
-    pub(super) fn command(&self, nonce: Nonce, policy: Policy) -> Result<ClaimCommand> {
+    pub(super) fn command(&self, nonce: Nonce, policy: Policy, writes: &Writes) -> Result<ClaimCommand> {
         let fingerprint = match &self.print {
             Print::Made(fingerprint) => fingerprint.clone(),
             Print::Of(scheme, request) => scheme.fingerprint(request)?,
@@ -103,7 +107,7 @@ impl<'a> ClaimRequest<'a> {
             policy,
             operation: self.operation.map(str::to_owned),
             request: self.stored.map(|bytes| Body::Here(Blob::from(bytes))),
-            writes: false,
+            writes: writes.clone(),
         })
     }
 

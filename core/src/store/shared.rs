@@ -1,17 +1,21 @@
 //! What the handles, the writer and the timer of one open store share.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Running;
 use super::claims::Cancel;
 use super::commit::Writer;
 use super::engine::Engine;
+use super::finish::Tries;
 use super::live::{Live, Place, renew_every};
 use super::options::Options;
+use super::outbox::Relays;
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
 use super::tables::ReadRows;
@@ -37,11 +41,75 @@ pub(crate) struct Shared {
     pub(super) timer: Sender<Message>,
     /// Held for the length of a pass: two at once would report the same twice.
     pub(crate) reaping: Mutex<()>,
-    /// Ends the reaper's thread.
-    pub(super) closing: Cancel,
+    pub(crate) relays: Relays,
+    /// Ends the threads of upkeep and the relays.
+    pub(crate) closing: Cancel,
+    /// The tries at abandoned requests that run now.
+    pub(super) tries: Tries,
+    /// Whether the last handle on the store is gone; claims may still live.
+    pub(super) is_left: Arc<AtomicBool>,
+}
+
+thread_local! {
+    /// The stores, by their address, inside whose transaction or view this thread is.
+    static INSIDE: RefCell<Vec<(usize, Inside)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a thread is inside of, and so must not wait for.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Inside {
+    /// It holds the writer. It may look: whoever closes or reopens the store waits for the writer first.
+    Transaction,
+    /// It holds the database open, which whoever reopens it waits for: another look would wait behind that.
+    View,
+}
+
+/// Leaves it again when dropped.
+pub(super) struct Entered;
+
+impl Inside {
+    pub(super) fn enter(self, shared: &Shared) -> Entered {
+        INSIDE.with_borrow_mut(|stores| stores.push((shared.address(), self)));
+        Entered
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(|stores| {
+            stores.pop();
+        });
+    }
 }
 
 impl Shared {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether commands can be served to this thread.
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        self.engine.check()?;
+        self.refuse_inside()
+    }
+
+    /// Refuses what would wait for this thread's own transaction for ever.
+    pub(super) fn refuse_inside(&self) -> Result<()> {
+        let address = self.address();
+        if INSIDE.with_borrow(|stores| stores.iter().any(|(inside, _)| *inside == address)) {
+            return Err(Error::invalid(
+                "inside a transaction or view the store's own commands would wait for it; use the transaction's",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The writer, for whoever commits outside the queue.
+    pub(super) fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
+        self.check_outside()?;
+        Ok(self.writer.lock())
+    }
+
     /// Store time now; never before an earlier answer of this call.
     pub(crate) fn now_ms(&self) -> Millis {
         if self.engine.is_inherited() {
@@ -72,7 +140,7 @@ impl Shared {
         id: &Id,
         command: impl FnOnce() -> (Command, G),
     ) -> Result<Reply> {
-        self.engine.check()?;
+        self.check_outside()?;
         let (giver, taker) = slot();
         let writer = self.writer.try_lock();
         let (command, order) = command();
@@ -93,7 +161,7 @@ impl Shared {
 
     /// Asks, to be answered later.
     pub(crate) fn ask_later(&self, lane: Lane, id: &Id, command: Command) -> Result<Taker<Reply>> {
-        self.engine.check()?;
+        self.check_outside()?;
         let (giver, taker) = slot();
         self.push(lane, Job::new(id.clone(), command, giver))?;
         Ok(taker)
@@ -109,6 +177,12 @@ impl Shared {
 
     /// Looks at one short snapshot. If that poisons the store, whoever waits is told at once.
     pub(super) fn read<R>(&self, look: impl FnOnce(&ReadRows) -> Result<R>) -> Result<R> {
+        let view = (self.address(), Inside::View);
+        if INSIDE.with_borrow(|stores| stores.contains(&view)) {
+            return Err(Error::invalid(
+                "inside a view nothing else of the store can be read; read it before",
+            ));
+        }
         let result = self.engine.read(look);
         if result.is_err() && self.engine.is_poisoned() {
             self.waiters.ring_all();
@@ -127,6 +201,10 @@ impl Shared {
     /// Whether commands can be served.
     pub(crate) fn check(&self) -> Result<()> {
         self.engine.check()
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.engine.is_inherited()
     }
 
     pub(crate) fn store_id(&self) -> StoreId {
@@ -160,6 +238,10 @@ impl Shared {
     /// From now on this claim lives here.
     pub(crate) fn join(&self, place: Place) {
         self.live.join(place);
+    }
+
+    pub(crate) fn is_over(&self, place: &Place) -> bool {
+        self.live.is_over(place)
     }
 
     /// The owner has said its last word: no more renewals.

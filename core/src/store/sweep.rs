@@ -52,11 +52,11 @@ impl Shared {
 
     /// Gives each row its turn, in one commit: what became of them, in their order.
     pub(crate) fn sweep(&self, now_ms: Millis, batch: &[Told]) -> Result<Vec<Result<Step>>> {
-        self.engine.check()?;
+        let mut writer = self.lock_writer()?;
         let mut steps = Vec::with_capacity(batch.len());
         let mut changed = 0;
         let swept = catch_unwind(AssertUnwindSafe(|| {
-            self.writer.lock().write_alone(self, |rows| {
+            writer.write_alone(self, |rows| {
                 for told in batch {
                     let step = unless_of_the_medium(self.sweep_row(rows, told, now_ms))?;
                     changed += usize::from(is_change(&step));

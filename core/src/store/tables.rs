@@ -6,14 +6,15 @@
 //! | `bodies` | encoded id, generation (8, big-endian) | bytes of a body over 16 KiB |
 //! | `archive` | encoded id, generation (8, big-endian) | record of a failure whose key was used again |
 //! | `due` | lane (1), due time in ms (8, big-endian), table (1), key in that table | empty |
-//! | `outbox`, `app` | reserved | |
+//! | `outbox` | place, see [`outbox`](crate::outbox) | event |
+//! | `app` | reserved | |
 //! | `meta` | name | see [`meta`](super::meta) |
 
 use std::ops::Bound;
 
 use redb::{
-    ReadOnlyTable, ReadTransaction, ReadableTable, Table as RedbTable, TableDefinition, TableHandle,
-    WriteTransaction,
+    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table as RedbTable,
+    TableDefinition, TableHandle, WriteTransaction,
 };
 
 use super::fault::before_commit;
@@ -30,11 +31,22 @@ const ARCHIVE: Definition = TableDefinition::new("archive");
 const DUE: Definition = TableDefinition::new("due");
 const OUTBOX: Definition = TableDefinition::new("outbox");
 const APP: Definition = TableDefinition::new("app");
+/// What the name of every later table of ours begins with.
+const RESERVED: &str = "keyclaim";
 
 /// Makes every table, so that a reader never meets a store without one.
 pub(super) fn create_all(txn: &WriteTransaction) -> Result<()> {
     for definition in [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP] {
         txn.open_table(definition).map_err(before_commit)?;
+    }
+    Ok(())
+}
+
+/// Checks that a table is the caller's own by its name: all that keyclaim has or will have are refused.
+pub(super) fn check_own(name: &str) -> Result<()> {
+    let is_ours = [META, RECORDS, BODIES, ARCHIVE, DUE, OUTBOX, APP].iter().any(|ours| ours.name() == name);
+    if is_ours || name.starts_with(RESERVED) || name.is_empty() {
+        return Err(Error::invalid("the table's name is reserved for keyclaim; choose another"));
     }
     Ok(())
 }
@@ -133,6 +145,16 @@ impl ReadRows {
     pub(super) fn open(txn: ReadTransaction) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
         Ok(Self { txn, records })
+    }
+
+    /// How many events there are.
+    pub(super) fn outbox_len(&self) -> Result<u64> {
+        self.txn.open_table(OUTBOX).map_err(before_commit)?.len().map_err(before_commit)
+    }
+
+    /// The snapshot, for the caller's own tables.
+    pub(super) fn txn(&self) -> &ReadTransaction {
+        &self.txn
     }
 
     /// Calls `look` with the records from `start` on until it says enough.
@@ -256,6 +278,7 @@ fn due_prefix(slot: Slot) -> Vec<u8> {
         Lane::Unfinished => 0,
         Lane::Finished => 1,
         Lane::Outbox => 2,
+        Lane::Dead => 3,
     };
     [&[lane], &slot.when.0.to_be_bytes()[..]].concat()
 }
@@ -263,7 +286,8 @@ fn due_prefix(slot: Slot) -> Vec<u8> {
 /// None if it is no entry that this version writes: one bad entry must not hide the others.
 fn split_due_key(bytes: &[u8]) -> Option<DueRow> {
     let (lane, rest) = bytes.split_first()?;
-    let lane = [Lane::Unfinished, Lane::Finished, Lane::Outbox].into_iter().nth(usize::from(*lane))?;
+    let lane =
+        [Lane::Unfinished, Lane::Finished, Lane::Outbox, Lane::Dead].into_iter().nth(usize::from(*lane))?;
     let (when, rest) = rest.split_first_chunk::<8>()?;
     let (table, key) = match rest {
         [0, key @ ..] => (Table::Records, key),

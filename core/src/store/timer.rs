@@ -103,7 +103,7 @@ fn due(shared: &Shared, what: What, save_every: Duration) -> Option<Entry> {
 }
 
 /// The instant after this span, or as far as instants go.
-pub(super) fn after(span: Duration) -> Instant {
+pub(crate) fn after(span: Duration) -> Instant {
     let now = now();
     now.checked_add(span).unwrap_or_else(|| now + FAR)
 }

@@ -1,13 +1,18 @@
-//! What has to be done beside the requests: removing what is over, and reporting what does not end.
+//! What has to be done beside the requests: finishing what is abandoned, removing what is over, and
+//! reporting what does not end.
 //!
-//! Each pass can be run by hand, with a given time; [`Options::reap_every`](crate::Options::reap_every) runs
-//! them in a thread. No answer depends on whether a pass has run.
+//! Each pass can be run by hand, with a given time; [`Options::complete_every`](crate::Options::complete_every)
+//! and [`Options::reap_every`](crate::Options::reap_every) run them in threads. No answer depends on whether
+//! a pass has run.
 
 use std::sync::Arc;
 
+mod completer;
 pub(crate) mod due;
 mod reaper;
 
+pub use completer::{Completer, CompleterPass, CompleterReport, Ended, Later, Takeover};
+pub(crate) use completer::{Crew, Taken, feed, log};
 pub use reaper::{Reap, Reaped, Unfinished};
 pub(crate) use reaper::{jittered, pass};
 

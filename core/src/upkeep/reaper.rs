@@ -127,7 +127,7 @@ impl Store {
 }
 
 pub(crate) fn pass(shared: &Shared, reap: &Reap) -> Result<Reaped> {
-    shared.check()?;
+    shared.check_outside()?;
     let _alone = shared
         .reaping
         .try_lock()
@@ -167,7 +167,7 @@ pub(crate) fn pass(shared: &Shared, reap: &Reap) -> Result<Reaped> {
             progress(&done);
         }
     };
-    shared.stats.reap_pass(done.rows_read);
+    shared.stats.reap_pass(&done);
     log(&done);
     result.map(|()| done)
 }

@@ -18,6 +18,7 @@ mod load;
 mod lone;
 mod machine;
 mod raw;
+pub mod reap;
 mod replay;
 mod report;
 mod settings;
@@ -33,11 +34,12 @@ pub const TABLE_END: &str = "<!-- measured: end -->";
 /// One group of rows, and what measures it.
 type Group = (&'static str, fn(&Settings) -> Vec<Row>);
 
-const GROUPS: [Group; 5] = [
+const GROUPS: [Group; 6] = [
     ("lone", lone::rows),
     ("group", group::rows),
     ("replay", replay::rows),
     ("large", large::rows),
+    ("reap", reap::rows),
     ("info", info::rows),
 ];
 
@@ -64,7 +66,10 @@ pub fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
     }
     if let Ok(records) = env::var("BENCH_RECORDS") {
         match records.parse() {
-            Ok(records) if records >= settings.records_small => settings.records_large = records,
+            Ok(records) if records >= settings.records_small => {
+                settings.records_large = records;
+                settings.records_reaped = records;
+            }
             _ => return usage(),
         }
     }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use keyclaim::limits::CACHE_LEN_DEFAULT;
-use keyclaim::{Id, codec};
+use keyclaim::machine::Record;
+use keyclaim::{Id, Store, codec};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::load;
@@ -43,14 +44,18 @@ impl Template {
 
     fn made(folder: &Path, name: &str, complete: bool) -> Self {
         let path = folder.join(name);
-        let store = load::open(&path);
+        Self::of(load::open(&path), &path, complete)
+    }
+
+    /// What is left of a complete claim in this new store, which is closed.
+    pub(super) fn of(store: Store, path: &Path, complete: bool) -> Self {
         let claim = load::win(&store, &load::request(load::id(0)));
         if complete {
             claim.complete(&load::outcome()).expect("the claim is ours");
         }
         drop(claim);
         store.close().expect("the store closes");
-        let db = open(&path);
+        let db = open(path);
         let only = |table: Table| {
             let txn = db.begin_read().expect("a snapshot");
             let table = txn.open_table(table).expect("the store's own table");
@@ -63,10 +68,15 @@ impl Template {
         Self { record: only(RECORDS).1, due: only(DUE).0, now }
     }
 
+    /// The record itself.
+    pub(super) fn record(&self) -> Record {
+        codec::decode(&load::id(0).encode(), &self.record).expect("a store's own record")
+    }
+
     /// The key in the due index of an id: as long as the store's, and as late.
     fn due(&self, id: &[u8]) -> Vec<u8> {
-        // 8 bytes of time and one that names the table.
-        [&self.due[..9], id].concat()
+        // One byte that names the lane, 8 of time and one that names the table.
+        [&self.due[..10], id].concat()
     }
 }
 
@@ -144,8 +154,12 @@ impl RawReader {
 /// Written straight into its tables, as its format has them: through the store a million lives would
 /// take minutes, and leave the same rows. All have the same token, which a store would not give twice.
 pub(super) fn fill(path: &Path, template: &Template, records: u64) {
-    let made = load::id(0).encode();
-    let record = codec::decode(&made, &template.record).expect("a store's own record");
+    let record = template.record();
+    fill_with(path, records, |_| (&record, &template.due[1..9]));
+}
+
+/// Fills the closed store with the records that are given for each number, due at these bytes of time.
+pub(super) fn fill_with<'a>(path: &Path, records: u64, record: impl Fn(u64) -> (&'a Record, &'a [u8])) {
     let db = open(path);
     let mut next = 1;
     while next <= records {
@@ -158,9 +172,12 @@ pub(super) fn fill(path: &Path, template: &Template, records: u64) {
             let mut due = txn.open_table(DUE).expect("the store's own table");
             for number in next..=end {
                 let id = load::id(number).encode();
-                let bytes = codec::encode(&id, &record).expect("a valid record");
+                let (record, when) = record(number);
+                let bytes = codec::encode(&id, record).expect("a valid record");
                 table.insert(id.as_slice(), bytes.as_slice()).expect("a row");
-                due.insert(template.due(&id).as_slice(), &[][..]).expect("a row");
+                // Lane 1: finished; table 0: records.
+                let place = [&[1], when, &[0], &id].concat();
+                due.insert(place.as_slice(), &[][..]).expect("a row");
             }
         }
         txn.commit().expect("a commit");

@@ -20,6 +20,8 @@ pub(super) struct Settings {
     /// Records of the small and the large store.
     pub(super) records_small: u64,
     pub(super) records_large: u64,
+    /// Records of the store that is reaped, a tenth of which is due.
+    pub(super) records_reaped: u64,
     /// Claims that a child is let make before it is killed.
     pub(super) acks_before_kill: usize,
     /// Syncs measured of the bare disk.
@@ -38,6 +40,7 @@ impl Settings {
             replays: 40_000,
             records_small: 10_000,
             records_large: 1_000_000,
+            records_reaped: 1_000_000,
             acks_before_kill: 2_000,
             syncs: 400,
             out: default_out(),
@@ -54,6 +57,7 @@ impl Settings {
             replays: 20,
             records_small: 50,
             records_large: 200,
+            records_reaped: 1_000,
             acks_before_kill: 20,
             syncs: 4,
             out: default_out(),

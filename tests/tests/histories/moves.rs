@@ -8,8 +8,8 @@ use keyclaim::machine::{
     OperatorAct, OutcomeClass, OwnerAnswer, OwnerCommand, Refusal, Replay, State, StepResult, WonKind,
     decide,
 };
-use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token};
-use keyclaim_tests::machine_kit::{World, claim_with, hold, nonce, outcome, renew, say};
+use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token, Writes};
+use keyclaim_tests::machine_kit::{World, claim_with, hold, outcome, renew, say, some_writes, take};
 
 use super::ghost::Ghost;
 
@@ -197,7 +197,7 @@ impl Node {
     fn claim_lost(&mut self, who: usize) -> Option<()> {
         let before = self.world.record.clone();
         let mut claim = self.claim_command(3);
-        claim.writes = who == 1;
+        claim.writes = if who == 1 { some_writes() } else { Writes::new() };
         let Ok(Answer::Decision(Decision::Won(won))) = self.world.ask(&Command::Claim(claim)) else {
             return None;
         };
@@ -219,7 +219,7 @@ impl Node {
     }
 
     fn take(&mut self, who: usize) -> Option<()> {
-        let answer = self.world.ask(&Command::TakeAbandoned { nonce: nonce(9), attempts_max: 2 });
+        let answer = self.world.ask(&take(2));
         let Ok(Answer::Decision(decision)) = answer else {
             assert_eq!(answer, Ok(Answer::Nothing));
             return None;
@@ -258,7 +258,12 @@ impl Node {
     }
 
     fn point(&self, who: usize) -> Act {
-        Act::Checkpoint { name: "half".into(), data: Blob(vec![1]), met: self.owners[who].met }
+        Act::Checkpoint {
+            name: "half".into(),
+            data: Blob(vec![1]),
+            met: self.owners[who].met,
+            writes: Writes::new(),
+        }
     }
 
     fn step(&self, who: usize, name: &str, in_doubt: InDoubt) -> Act {
@@ -273,7 +278,7 @@ impl Node {
     }
 
     fn ending(&self, who: usize, class: OutcomeClass) -> Act {
-        Act::Complete { outcome: outcome(class), met: self.owners[who].met }
+        Act::Complete { outcome: outcome(class), met: self.owners[who].met, writes: Writes::new() }
     }
 
     /// An owner says something with its next number, and asks again at once.

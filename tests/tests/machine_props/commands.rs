@@ -4,9 +4,10 @@ use keyclaim::machine::{
     Act, Answer, BeginEffect, Blob, Body, Command, Decision, EffectAnswer, HoldReason, InDoubt, OperatorAct,
     OperatorCommand, OutcomeClass, OwnerAnswer, Refusal, StepResult, WonKind,
 };
-use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Token};
+use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Token, Writes};
 use keyclaim_tests::machine_kit::{
-    HORIZON, LEASE, LIMIT, SETTLE, T0, WINDOW, World, claim_with, nonce, outcome, policy, print, say,
+    HORIZON, LEASE, LIMIT, SETTLE, T0, WINDOW, World, claim_with, outcome, policy, print, say, some_writes,
+    take,
 };
 use proptest::prelude::*;
 
@@ -36,7 +37,7 @@ pub(crate) enum Ask {
     Claim { nonce: u8, request: u8, with_token: bool, writes: bool, endless: bool, finishable: bool },
     Say { seq: u64, act: Act },
     Operate(OperatorAct),
-    Take { attempts_max: u32 },
+    Take { tries_max: u32 },
     Untold,
     Sweep,
 }
@@ -50,7 +51,7 @@ impl Turn {
                 let mut claim = claim_with(*nonce, if *endless { settings.no_lease() } else { settings });
                 claim.fingerprint = print(*request);
                 claim.token = with_token.then_some(token);
-                claim.writes = *writes;
+                claim.writes = if *writes { some_writes() } else { Writes::new() };
                 if *finishable {
                     claim.operation = Some("charge".into());
                     claim.request = Some(Body::Here(Blob(vec![1])));
@@ -59,9 +60,7 @@ impl Turn {
             }
             Ask::Say { seq, act } => say(token, *seq, act.clone()),
             Ask::Operate(act) => Command::Operator(OperatorCommand { seen: token, act: act.clone() }),
-            Ask::Take { attempts_max } => {
-                Command::TakeAbandoned { nonce: nonce(9), attempts_max: *attempts_max }
-            }
+            Ask::Take { tries_max } => take(*tries_max),
             Ask::Untold => Command::Untold { token, before: None },
             Ask::Sweep => Command::Sweep,
         }
@@ -107,7 +106,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => claim,
         12 => (0..7_u64, act()).prop_map(|(seq, act)| Ask::Say { seq, act }),
         2 => operator_act().prop_map(Ask::Operate),
-        1 => (1..4_u32).prop_map(|attempts_max| Ask::Take { attempts_max }),
+        2 => (0..4_u32).prop_map(|tries_max| Ask::Take { tries_max }),
         1 => Just(Ask::Untold),
         1 => Just(Ask::Sweep),
     ]
@@ -125,16 +124,31 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         prop_oneof![4 => Just(None), 1 => any::<u64>().prop_map(Some), 2 => (1..LEASE).prop_map(Some)]
             .prop_map(|lease_ms| Act::Renew { lease_ms: lease_ms.map(Millis) }),
-        (name(), met()).prop_map(|(name, met)| Act::Checkpoint { name, data: Blob(vec![1]), met }),
+        (name(), met(), writes()).prop_map(|(name, met, writes)| Act::Checkpoint {
+            name,
+            data: Blob(vec![1]),
+            met,
+            writes
+        }),
         (name(), limit_ms, in_doubt, met()).prop_map(|(name, limit_ms, in_doubt, met)| {
             Act::BeginEffect(BeginEffect { name, limit_ms, in_doubt, met })
         }),
         (name(), step_result()).prop_map(|(name, result)| Act::FinishEffect { name, result }),
-        (class(), met()).prop_map(|(class, met)| Act::Complete { outcome: outcome(class), met }),
+        (class(), met(), writes()).prop_map(|(class, met, writes)| Act::Complete {
+            outcome: outcome(class),
+            met,
+            writes
+        }),
         Just(Act::Release),
         Just(Act::Abandon),
+        prop_oneof![Just(0), 0..4 * HORIZON, Just(u64::MAX)]
+            .prop_map(|until_ms| Act::Postpone { until_ms: Millis(until_ms) }),
         Just(Act::Hold { reason: HoldReason::Owner }),
     ]
+}
+
+fn writes() -> impl Strategy<Value = Writes> {
+    prop_oneof![2 => Just(Writes::new()), 1 => Just(some_writes())]
 }
 
 fn step_result() -> impl Strategy<Value = StepResult> {
@@ -206,5 +220,6 @@ pub(crate) fn word(answer: &Result<Answer, Refusal>) -> &'static str {
         },
         Ok(Answer::Nothing) => "nothing",
         Ok(Answer::Undone) => "undone",
+        Ok(Answer::Conflict(_)) => "conflict",
     }
 }

@@ -41,6 +41,11 @@ enum Line {
         class: OutcomeClass,
     },
     Ended,
+    /// The attempt before this line is a try of whoever finishes abandoned requests.
+    Tried,
+    Postponed {
+        by_ms: u64,
+    },
     Undone,
     Held(HoldReason),
     Resolved {
@@ -91,7 +96,7 @@ impl Model {
             Command::Claim(claim) => self.claim(claim),
             Command::Owner(owner) => self.owner(owner),
             Command::Operator(operator) => self.operator(operator),
-            Command::TakeAbandoned { attempts_max, .. } => self.take(*attempts_max),
+            Command::TakeAbandoned { tries_max, .. } => self.take(*tries_max),
             Command::Untold { token, .. } => self.untold(token.0),
             Command::Sweep => self.sweep(),
         }
@@ -141,7 +146,7 @@ impl Model {
     fn begin_attempt(&mut self, claim: &ClaimCommand, word: Word) -> Word {
         let endless = format!("{:?}", claim.policy).contains("lease_ms: None");
         let lease_ms = if endless { None } else { Some(LEASE) };
-        let (nonce, claim_wrote) = (claim.nonce.0[0], claim.writes);
+        let (nonce, claim_wrote) = (claim.nonce.0[0], !claim.writes.is_empty());
         self.write(Line::Attempt { token: self.next, nonce, lease_ms, claim_wrote });
         if claim.operation.is_some() {
             self.write(Line::Finishable);
@@ -199,7 +204,7 @@ impl Model {
             }
             Act::FinishEffect { .. } => "finished",
             Act::Complete { .. } => "completed",
-            Act::Release | Act::Abandon => "abandoned",
+            Act::Release | Act::Abandon | Act::Postpone { .. } => "abandoned",
             Act::Hold { .. } => "owner held",
             Act::Renew { .. } => unreachable!("a renewal has no number"),
         }
@@ -214,7 +219,7 @@ impl Model {
                 "renewed"
             }
             Act::Checkpoint { met, .. } => self.settle(*met, Line::Pointed, "checkpointed"),
-            Act::Complete { outcome, met } => {
+            Act::Complete { outcome, met, .. } => {
                 self.settle(*met, Line::Completed { class: outcome.class }, "completed")
             }
             Act::BeginEffect(begin) => self.begin(begin),
@@ -231,6 +236,13 @@ impl Model {
             }
             Act::Release | Act::Abandon => {
                 self.write(Line::Ended);
+                "abandoned"
+            }
+            Act::Postpone { until_ms } => {
+                self.write(Line::Ended);
+                let over_ms = self.lease_until().expect("it ended");
+                let week_ms = 7 * 24 * 60 * 60 * 1_000;
+                self.write(Line::Postponed { by_ms: until_ms.0.saturating_sub(over_ms).min(week_ms) });
                 "abandoned"
             }
             Act::Hold { reason } => {
@@ -344,19 +356,20 @@ impl Model {
 
     // Upkeep.
 
-    fn take(&mut self, attempts_max: u32) -> Word {
-        let over = self.lease_until().is_some_and(|until_ms| self.now_ms >= until_ms);
+    fn take(&mut self, tries_max: u32) -> Word {
+        let over = self.lease_until().is_some_and(|until_ms| self.now_ms >= until_ms + self.pause());
         if self.is_absent() || self.is_held() || self.is_complete() || !over || !self.can_be_finished() {
             return "nothing";
         }
         let may = self.has_recorded() || self.is_resumable() || !self.holds;
-        if !may || self.attempts() >= attempts_max as usize {
+        if !may || self.tries() >= tries_max as usize {
             let reason = if may { HoldReason::TriedTooOften } else { HoldReason::Abandoned };
             self.write(Line::Held(reason));
             return "held";
         }
         let lease_ms = self.lease_ms();
         self.write(Line::Attempt { token: self.next, nonce: 9, lease_ms, claim_wrote: false });
+        self.write(Line::Tried);
         "takeover"
     }
 
@@ -455,6 +468,31 @@ impl Model {
 
     fn attempts(&self) -> usize {
         self.diary.iter().filter(|(_, line)| matches!(line, Line::Attempt { .. })).count()
+    }
+
+    /// The tries since an outcome or a person last began a new count.
+    fn tries(&self) -> usize {
+        let begins = |line: &(u64, Line)| matches!(line.1, Line::Completed { .. } | Line::Resolved { .. });
+        let at = self.diary.iter().rposition(begins).unwrap_or(0);
+        self.diary.iter().skip(at).filter(|(_, line)| matches!(line, Line::Tried)).count()
+    }
+
+    /// How long after the end of an attempt the next try waits.
+    fn pause(&self) -> u64 {
+        let (mut pause, mut tries) = (0, 0);
+        for (_, line) in &self.diary {
+            match line {
+                Line::Completed { .. } | Line::Resolved { .. } => (pause, tries) = (0, 0),
+                // The middle of a bound of 800 that doubles up to 3,000.
+                Line::Tried => {
+                    tries += 1;
+                    pause = [0, 400, 800][..].get(tries).copied().unwrap_or(1_500);
+                }
+                Line::Postponed { by_ms } => pause = pause.max(*by_ms),
+                _ => {}
+            }
+        }
+        pause
     }
 
     fn since_attempt(&self) -> impl DoubleEndedIterator<Item = &(u64, Line)> {

@@ -6,7 +6,7 @@ use keyclaim::machine::{
     OutcomeClass, OwnerCommand, Record, State, StepResult,
 };
 use keyclaim::{Abandoned, AfterFailure, Millis, Policy, Token};
-use keyclaim_tests::machine_kit::{T0, ask_back, bytes, claim_with, nonce, outcome, policy, print};
+use keyclaim_tests::machine_kit::{T0, ask_back, bytes, claim_with, nonce, outcome, policy, print, take};
 
 use super::states::{OWN, OWN_NONCE};
 
@@ -16,6 +16,9 @@ pub(crate) const NEW_LEASE: u64 = 4_000;
 pub(crate) const NAMED_LEASE: u64 = 3_100;
 /// By how much an operator extends.
 pub(crate) const EXTENSION: u64 = 20_000;
+
+/// Until when an owner postpones the next try: later than any instant of the table.
+pub(crate) const POSTPONED: u64 = T0 + 100_000;
 
 /// A command, and whether the owner lives in the process that is asked.
 pub(crate) struct Asked {
@@ -102,11 +105,20 @@ fn claims() -> Vec<Asked> {
 fn acts() -> Vec<(&'static str, Act)> {
     let pay = |in_doubt| Act::BeginEffect(effect("pay", in_doubt, 0));
     let finish = |result| Act::FinishEffect { name: "pay".into(), result };
-    let complete = |class, met| Act::Complete { outcome: outcome(class), met };
+    let complete =
+        |class, met| Act::Complete { outcome: outcome(class), met, writes: keyclaim::Writes::new() };
     vec![
         ("renew", Act::Renew { lease_ms: None }),
         ("renew-named", Act::Renew { lease_ms: Some(Millis(NAMED_LEASE)) }),
-        ("checkpoint", Act::Checkpoint { name: "half".into(), data: bytes("data"), met: ALL }),
+        (
+            "checkpoint",
+            Act::Checkpoint {
+                name: "half".into(),
+                data: bytes("data"),
+                met: ALL,
+                writes: keyclaim::Writes::new(),
+            },
+        ),
         ("begin", Act::BeginEffect(effect("mail", InDoubt::Repeat, ALL))),
         ("begin-skip", Act::BeginEffect(effect("mail", InDoubt::Repeat, 0))),
         ("pay-safe", pay(InDoubt::Repeat)),
@@ -123,6 +135,7 @@ fn acts() -> Vec<(&'static str, Act)> {
         ("release", Act::Release),
         ("abandon", Act::Abandon),
         ("hold", Act::Hold { reason: HoldReason::Owner }),
+        ("postpone", Act::Postpone { until_ms: Millis(POSTPONED) }),
     ]
 }
 
@@ -138,12 +151,12 @@ fn operator_acts() -> Vec<(&'static str, OperatorAct)> {
 }
 
 fn upkeep() -> Vec<Asked> {
-    let take = |attempts_max| Command::TakeAbandoned { nonce: nonce(1), attempts_max };
     let here = |name: &str, command| Asked { owner_here: true, ..plain(name, command) };
     vec![
-        plain("take", take(5)),
-        here("take-here", take(5)),
-        plain("take-last", take(1)),
+        plain("take", take(3)),
+        here("take-here", take(3)),
+        plain("take-last", take(2)),
+        plain("take-none", take(0)),
         plain("untold", Command::Untold { token: Token(OWN), before: None }),
         Asked { name: "untold-back".into(), owner_here: false, make: Make::UntoldBefore },
         plain("untold-stale", Command::Untold { token: Token(OWN - 1), before: None }),

@@ -2,12 +2,13 @@
 
 use keyclaim::machine::{
     Act, Answer, Applied, Body, Change, Command, Decision, DropReason, EffectAnswer, Facts, HoldReason,
-    OwnerAnswer, Present, Record, Refusal, State, StepProgress, StepResult, Swept, Verdict, Won, WonKind,
+    OwnerAnswer, OwnerCommand, Present, Record, Refusal, State, StepProgress, StepResult, Swept, Verdict,
+    Won, WonKind,
 };
 use keyclaim::{AfterWindow, Generation, Millis, Token};
-use keyclaim_tests::machine_kit::{HORIZON, LEASE, SETTLE, WINDOW};
+use keyclaim_tests::machine_kit::{HORIZON, LEASE, PAUSE, PAUSE_MAX, SETTLE, WINDOW};
 
-use super::commands::{EXTENSION, NAMED_LEASE, NEW_LEASE, before as record_before_the_win};
+use super::commands::{EXTENSION, NAMED_LEASE, NEW_LEASE, POSTPONED, before as record_before_the_win};
 use super::states::NEXT;
 
 /// What was asked, of what, and what came of it.
@@ -231,6 +232,8 @@ impl Seen<'_> {
         let runs = matches!(answer, Ok(Answer::Owner(OwnerAnswer::Effect(EffectAnswer::Run { .. }))));
         field("steps", runs || before.steps != record.steps);
         field("wrote", before.wrote != record.wrote);
+        field("tries", before.tries != record.tries);
+        field("pause", before.pause_ms != record.pause_ms);
         self.check_values(before, record);
         words.extend(self.state(before, record, answer));
         if let Some(first) = words.first_mut() {
@@ -266,6 +269,8 @@ impl Seen<'_> {
             steps: Vec::new(),
             wrote: false,
             events: 0,
+            tries: 0,
+            pause_ms: Millis(0),
             state: State::InFlight { lease_until_ms, resumable: false },
         };
         assert_eq!(*record, expected);
@@ -298,6 +303,15 @@ impl Seen<'_> {
             _ => None,
         };
         is(before.last == record.last, record.last == last, "last");
+        let (tries, pause_ms) = match self.command {
+            Command::TakeAbandoned { .. } => (before.tries + 1, half_of_bound(before.tries)),
+            Command::Owner(OwnerCommand { act: Act::Postpone { .. }, .. }) => {
+                (before.tries, POSTPONED - lease(Some(record)).expect("it ended").0)
+            }
+            _ => (0, 0),
+        };
+        is(before.tries == record.tries, record.tries == tries, "tries");
+        is(before.pause_ms == record.pause_ms, record.pause_ms == Millis(pause_ms), "pause");
         self.check_point(before, record);
         self.check_steps(before, record);
     }
@@ -305,7 +319,7 @@ impl Seen<'_> {
     fn check_point(&self, before: &Record, record: &Record) {
         let Command::Owner(owner) = self.command else { return };
         match (&owner.act, &record.point) {
-            (Act::Checkpoint { name, data, met }, Some(point)) if before.point != record.point => {
+            (Act::Checkpoint { name, data, met, .. }, Some(point)) if before.point != record.point => {
                 assert_eq!((&point.name, &point.data, point.covers), (name, data, *met));
             }
             (_, point) => assert!(point.is_none() || *point == before.point),
@@ -428,7 +442,7 @@ impl Seen<'_> {
             (_, Err(Refusal::StepsChanged)) => HoldReason::StepsChanged,
             (Command::Owner(owner), _) if matches!(owner.act, Act::BeginEffect(_)) => HoldReason::StepInDoubt,
             (Command::Owner(_), _) => HoldReason::Owner,
-            (Command::TakeAbandoned { attempts_max: 1, .. }, _)
+            (Command::TakeAbandoned { tries_max: 0 | 2, .. }, _)
                 if self.before.is_some_and(|record| record.has_recorded() || may_rerun(record)) =>
             {
                 HoldReason::TriedTooOften
@@ -458,6 +472,15 @@ const HASH_OF_BODY: &str = "ad297b31e5e682d99ab39c25bb0f5733616f03eed1a556bb82bb
 fn may_rerun(record: &Record) -> bool {
     let reruns = keyclaim_tests::machine_kit::policy(keyclaim::Abandoned::Rerun);
     matches!(record.state, State::InFlight { resumable: true, .. }) || record.policy == reruns
+}
+
+/// The pause in the middle of its bound, after one more try than these.
+fn half_of_bound(tries_before: u32) -> u64 {
+    match tries_before {
+        0 => PAUSE / 2,
+        2 => PAUSE_MAX / 2,
+        other => panic!("no state of the table has {other} tries"),
+    }
 }
 
 fn lease(record: Option<&Record>) -> Option<Millis> {

@@ -12,6 +12,8 @@ use keyclaim_tests::machine_kit::{
 pub(crate) const OWN: u64 = 7;
 /// The token that the next win gets.
 pub(crate) const NEXT: u64 = 9;
+/// For how long after the last try the next one waits.
+pub(crate) const PAUSED: u64 = 1_234;
 /// The nonce of the current attempt.
 pub(crate) const OWN_NONCE: u8 = 7;
 /// The number and the digest of the last command applied, where there is one.
@@ -62,6 +64,7 @@ pub(crate) fn all() -> Vec<Situation> {
     }
     all.push(held("held.free", HoldReason::Owner, None));
     all.push(held("held.open", HoldReason::StepInDoubt, Some(open(OWN, false))));
+    all.push(held("held.tried", HoldReason::TriedTooOften, None));
     for (reuse, refuse, class, is_tombstone) in COMPLETE {
         all.push(complete(reuse, AfterWindow::Reuse, *class, *is_tombstone));
         all.push(complete(refuse, AfterWindow::Refuse, *class, *is_tombstone));
@@ -90,6 +93,12 @@ const IN_FLIGHT: &[(&str, &str, Change)] = &[
     ("second.rerun", "second.hold", second),
     ("ended.rerun", "ended.hold", |record| {
         (record.nonce, record.last) = (None, Some(LAST));
+        record.state = State::InFlight { lease_until_ms: Some(Millis(T0)), resumable: false };
+    }),
+    ("ended.paused.rerun", "ended.paused.hold", |record| {
+        second(record);
+        (record.attempt, record.nonce, record.last) = (3, None, Some(LAST));
+        (record.tries, record.pause_ms) = (2, Millis(PAUSED));
         record.state = State::InFlight { lease_until_ms: Some(Millis(T0)), resumable: false };
     }),
     ("resumable.rerun", "resumable.hold", |record| {
@@ -135,6 +144,9 @@ fn in_flight(name: &'static str, abandoned: Abandoned, change: Change) -> Situat
     if let Some(until_ms) = lease_until_ms {
         deadlines.push(("lease", until_ms.0));
     }
+    if record.pause_ms > Millis(0) {
+        deadlines.push(("pause", T0 + record.pause_ms.0));
+    }
     if let Some((_, until_ms)) = record.open_step() {
         deadlines.extend([("limit", until_ms.0), ("settle", until_ms.0 + SETTLE)]);
     }
@@ -143,6 +155,9 @@ fn in_flight(name: &'static str, abandoned: Abandoned, change: Change) -> Situat
 
 fn held(name: &'static str, reason: HoldReason, step: Option<Step>) -> Situation {
     let mut record = base(Abandoned::Hold);
+    if reason == HoldReason::TriedTooOften {
+        (record.tries, record.pause_ms) = (3, Millis(PAUSED));
+    }
     record.last = Some(LAST);
     record.steps.extend(step);
     record.state = State::Held { reason };
@@ -190,6 +205,8 @@ fn base(abandoned: Abandoned) -> Record {
         steps: Vec::new(),
         wrote: false,
         events: 0,
+        tries: 0,
+        pause_ms: Millis(0),
         state: State::InFlight { lease_until_ms: Some(Millis(T0 + LEASE)), resumable: false },
     }
 }
