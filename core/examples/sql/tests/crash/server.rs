@@ -15,9 +15,11 @@ use postgres::{Client, NoTls};
 const START: Duration = Duration::from_mins(1);
 
 /// Ends the server and removes its folder when the test run ends, however it ends: its input is a pipe that
-/// only the test run holds.
-const KEEPER: &str =
-    r#"folder=$1; shift; "$@" </dev/null & read -r _; kill -INT $!; wait $!; rm -rf "$folder""#;
+/// only the test run holds. A TERM for the whole process group only ends the reading.
+const KEEPER: &str = r#"trap : TERM; folder=$1; shift; "$@" </dev/null & server=$!
+read -r _; kill -INT "$server"
+while kill -0 "$server" 2>/dev/null; do wait "$server"; done
+rm -rf "$folder""#;
 
 struct Server {
     folder: PathBuf,
