@@ -28,13 +28,48 @@ need_apt() {
     local command=$1
     shift
     command -v "$command" >/dev/null && return 0
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    if may_apt; then
         echo "installing $*: '$command' is missing"
-        export DEBIAN_FRONTEND=noninteractive
-        retry apt-get -qq -o DPkg::Lock::Timeout=120 update
-        retry apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@" >/dev/null
+        apt_install "$@"
     fi
     need "$command" "install $* (only root may, with apt-get)"
+}
+
+may_apt() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null
+}
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    retry apt-get -qq -o DPkg::Lock::Timeout=120 update
+    retry apt-get -qq -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "$@" >/dev/null
+}
+
+# need_postgres: the programs of a PostgreSQL server on the PATH. No cluster of the machine's own is made or started.
+need_postgres() {
+    local conf=/etc/postgresql-common/createcluster.conf
+    add_postgres_to_path
+    if ! command -v initdb >/dev/null && may_apt; then
+        echo "installing postgresql: 'initdb' is missing"
+        apt_install postgresql-common
+        if [ -f "$conf" ]; then
+            sed -i -E 's/^#? *create_main_cluster *=.*/create_main_cluster = false/' "$conf"
+        fi
+        apt_install postgresql
+        add_postgres_to_path
+    fi
+    need initdb "install PostgreSQL (only root may, with apt-get)"
+    need postgres "install PostgreSQL's server (only root may, with apt-get)"
+}
+
+# Debian keeps them out of the PATH, in a folder for each version.
+add_postgres_to_path() {
+    local folder
+    for folder in /usr/lib/postgresql/*/bin; do
+        if [ -x "$folder/initdb" ]; then
+            PATH=$PATH:$folder
+        fi
+    done
 }
 
 # need_rust_target TRIPLE: rustup adds it when it is missing.

@@ -78,6 +78,7 @@ pub mod store;
 #[cfg(feature = "store")]
 pub mod upkeep;
 
+mod backoff;
 #[cfg(feature = "store")]
 mod claim;
 #[cfg(feature = "store")]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::{Blob, Body, HoldReason, Outcome, Record};
+use crate::backoff::Backoff;
 use crate::fingerprint::Fingerprint;
-use crate::outbox::Backoff;
 use crate::policy::{Millis, Policy};
 use crate::token::{Nonce, Token};
 use crate::writes::Writes;

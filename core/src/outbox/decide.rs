@@ -1,9 +1,9 @@
 //! Every decision about stored events, as plain functions over rows: emit, lease, end, requeue, drop.
 
-use super::backoff::Backoff;
 use super::delivery::PublishError;
 use super::event::{self, Event, EventId};
 use super::row::{Place, Row, Standing, chain_end};
+use crate::backoff::Backoff;
 use crate::key::Scope;
 use crate::machine::Blob;
 use crate::rows::{Due, DueRow, Lane, Rows, Slot, Table, Write};

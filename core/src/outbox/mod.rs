@@ -14,7 +14,6 @@
 //! letter stops those behind it. The functions in here decide, over [`Rows`](crate::rows::Rows), for every engine. The
 //! page `core/docs/outbox.md` has the guarantees, the settings and what a consumer does.
 
-mod backoff;
 mod decide;
 mod delivery;
 mod event;
@@ -23,7 +22,7 @@ mod options;
 mod relay;
 mod row;
 
-pub use backoff::Backoff;
+pub use crate::backoff::Backoff;
 pub use decide::{Ending, Leased, Settled, Terms, drop_dead, end, lease, load, plan, requeue};
 pub use delivery::{DeadLetter, Delivery, PublishError, Relayed};
 pub use event::{Event, EventId, check};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::backoff::Backoff;
 use super::decide::Terms;
+use crate::backoff::Backoff;
 use crate::limits::{
     EVENT_ATTEMPTS_DEFAULT, EVENT_LEASE_MS_DEFAULT, LEASE_MS_MAX, RELAY_WORKERS_DEFAULT, RELAY_WORKERS_MAX,
 };

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_the_store_takes_over_by_itself_is_no_callers_claim() {
         let counters = Counters::default();
-        let backoff = crate::outbox::Backoff::default();
+        let backoff = crate::backoff::Backoff::default();
         let take = Command::TakeAbandoned { nonce: Nonce([1; 16]), tries_max: 3, backoff, random: 0 };
         let won = Won {
             token: Token(2),

@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::effect::EffectError;
 use crate::limits::{
     FINISH_CLOSE_WAIT_MS_DEFAULT, FINISHING_DEFAULT, FINISHING_MAX, OPERATION_LEN_MAX, TRIES_MAX_DEFAULT,
 };
 use crate::machine::Outcome;
-use crate::outbox::Backoff;
 use crate::store::Cancel;
 use crate::{Claim, Error, Millis, Result, Store};
 

@@ -1,4 +1,4 @@
-//! How long a failed delivery waits for its next try.
+//! How long a failed delivery, or a failed try to finish a request, waits for its next one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{Error, Millis, Result};
 
 /// Full jitter: any delay from a millisecond up to a ceiling that doubles with each attempt, up to a cap.
 ///
-/// All delays are equally likely, so events that failed together are not tried together (AWS Architecture Blog,
+/// All delays are equally likely, so what failed together is not tried together (AWS Architecture Blog,
 /// "Exponential Backoff And Jitter", 2015).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Backoff {
