@@ -28,7 +28,7 @@ fn options() -> Options {
 
 fn body(n: u8) -> Vec<u8> {
     // Every tenth has a row of its own.
-    let len = if n % 10 == 0 { 17_000 } else { 200 };
+    let len = if n.is_multiple_of(10) { 17_000 } else { 200 };
     (0..len).map(|at| n ^ u8::try_from(at % 251).unwrap_or_default()).collect()
 }
 

@@ -99,9 +99,7 @@ fn check(log: &str, folder: &Path, is_alone: bool) -> Seen {
                 }
                 thread.spoke_at = at;
             }
-            "write" => {}
             "pwrite64" | "ftruncate" | "fallocate" if !is_resumed && is_ours => changed_at = at,
-            "pwrite64" | "ftruncate" | "fallocate" => {}
             "link" | "linkat" | "rename" | "renameat" | "renameat2" if is_ours => published_at = at,
             "fsync" if is_done && call.contains(&format!("{data}>")) => {
                 seen.folder_syncs += 1;
@@ -111,8 +109,9 @@ fn check(log: &str, folder: &Path, is_alone: bool) -> Seen {
                 seen.syncs += 1;
                 synced_from = synced_from.max(thread.began_at);
             }
-            // Begun and not returned, failed, or injected: no sync.
-            "fdatasync" | "fsync" | "link" | "linkat" | "rename" | "renameat" | "renameat2" => {}
+            // Of another file, or judged when it began; and syncs that have not returned, failed or were injected.
+            "write" | "pwrite64" | "ftruncate" | "fallocate" | "fdatasync" | "fsync" | "link" | "linkat"
+            | "rename" | "renameat" | "renameat2" => {}
             name if CALLS.split(',').any(|known| known.trim() == name) && is_ours && !is_resumed => {
                 seen.violations.push(format!("line {at}: a call that this test cannot judge: {call}"));
             }

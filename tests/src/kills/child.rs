@@ -9,7 +9,7 @@ use std::time::Duration;
 use keyclaim::machine::{Blob, Decision, EffectAnswer, InDoubt, StepResult};
 use keyclaim::store::redb::{ReadableTable, TableDefinition};
 use keyclaim::{
-    Claim, Error, ErrorKind, Millis, Options, Reap, Result, Store, Version, Writes, Written,
+    Claim, Error, ErrorKind, Event, Millis, Options, Reap, Result, Store, Version, Writes, Written,
     transaction_error,
 };
 
@@ -193,14 +193,17 @@ impl Work {
     fn complete(&self, key: u64, claim: &Claim) -> Result<()> {
         let token = claim.token().0;
         let mut body = script::body(key, token);
-        if self.plant == Some(Plant::OtherBody) && key % 4 == 0 {
+        if self.plant == Some(Plant::OtherBody) && key.is_multiple_of(4) {
             body.push(0);
         }
-        let done = Writes::new().put(DONE, script::name(key).as_bytes(), token.to_string().as_bytes());
+        let done = Writes::new()
+            .put(DONE, script::name(key).as_bytes(), token.to_string().as_bytes())
+            .emit(Event::new(DONE, key.to_string()));
         let line = Line::Done { key, token, moved: 0 };
         if self.plant == Some(Plant::Halves) {
             claim.complete(&success(body))?;
-            self.store.write(&done).map(drop)?;
+            let late = Writes::new().put(DONE, script::name(key).as_bytes(), token.to_string().as_bytes());
+            self.store.write(&late).map(drop)?;
             say(&line);
             return Ok(());
         }

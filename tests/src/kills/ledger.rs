@@ -152,7 +152,7 @@ impl Ledger {
             self.acks += 1;
         }
         match line {
-            Line::Ready => {}
+            Line::Ready | Line::Reaped { .. } => {}
             Line::Trying { key, attempt_name } => {
                 self.key(key).attempt_names.insert(attempt_name);
             }
@@ -196,7 +196,6 @@ impl Ledger {
                 // Others' lines may come late, but no value is reached twice.
                 counter.acked = counter.acked.max(value);
             }
-            Line::Reaped { .. } => {}
             Line::Wrong(what) => return Err(format!("a child was told what must not be: {what}")),
         }
         Ok(())

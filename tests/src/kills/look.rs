@@ -1,8 +1,11 @@
 //! The parent's own look at what a killed child has left, key by key.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use keyclaim::machine::Decision;
+use keyclaim::outbox::{Delivery, PublishError, RelayOptions};
 use keyclaim::store::redb::ReadableTable;
 use keyclaim::store::{Inspection, Standing, StepStanding};
 use keyclaim::{Error, ErrorKind, Options, Store, transaction_error};
@@ -35,6 +38,9 @@ pub(super) fn at(path: &Path, ledger: &mut Ledger, all: bool, draws: &mut Draws)
         look.counter(counter)?;
     }
     look.movements()?;
+    if all {
+        look.events(&keys)?;
+    }
     look.store.close().map_err(|error| format!("it does not close: {error:?}"))?;
     Ok(keys.len() as u64)
 }
@@ -161,6 +167,33 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Each outcome has its event, and no event is without one: nothing was published before.
+    fn events(&self, keys: &[u64]) -> Result<(), String> {
+        let seen = RefCell::new(BTreeSet::new());
+        let handler = |delivery: &Delivery| {
+            let key = number(delivery.event.payload());
+            if !seen.borrow_mut().insert(key) && Kind::of(key).stays() {
+                return Err(PublishError::refused("twice"));
+            }
+            Ok(())
+        };
+        let relayed = self.store.relay_once(self.store.now_ms(), &RelayOptions::new(), handler);
+        let relayed = relayed.map_err(|error| told(&error))?;
+        if relayed.dead + relayed.damaged > 0 {
+            return Err(format!("an event came twice or is damaged: {relayed:?}"));
+        }
+        for key in keys.iter().filter(|key| Kind::of(**key).stays() && Kind::of(**key) != Kind::Moved) {
+            let found = self.store.inspect(&id(&script::name(*key))).map_err(|error| told(&error))?;
+            let is_complete = found.is_some_and(|found| matches!(found.standing, Standing::Complete { .. }));
+            if is_complete != seen.borrow().contains(key) {
+                return Err(format!(
+                    "half of key {key}: complete {is_complete}, and its event does not agree"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// What moved is in both accounts, and each movement has its outcome.
     fn movements(&self) -> Result<(), String> {
         let (balances, moves) = self
@@ -185,12 +218,12 @@ impl Look<'_> {
             .map_err(|error| told(&error))?;
         let mut expected = std::collections::BTreeMap::<u64, i64>::new();
         for (key, amount) in &moves {
-            let (from, to, moved) = script::movement(*key);
-            if moved != *amount {
-                return Err(format!("key {key} moved {amount} and not {moved}"));
+            let (from, to, due) = script::movement(*key);
+            if due != *amount {
+                return Err(format!("key {key} moved {amount} and not {due}"));
             }
-            *expected.entry(from).or_default() -= moved;
-            *expected.entry(to).or_default() += moved;
+            *expected.entry(from).or_default() -= due;
+            *expected.entry(to).or_default() += due;
             let row =
                 self.store.app_row(DONE, script::name(*key).as_bytes()).map_err(|error| told(&error))?;
             if row.is_none() {
@@ -200,10 +233,10 @@ impl Look<'_> {
         if expected.into_iter().ne(balances.iter().copied()) {
             return Err(format!("the balances are not the sum of the movements: {balances:?}"));
         }
-        let moved: std::collections::HashSet<u64> = moves.iter().map(|(key, _)| *key).collect();
+        let all: std::collections::HashSet<u64> = moves.iter().map(|(key, _)| *key).collect();
         let lost = self.ledger.keys().into_iter().find(|key| {
             let is_done = self.ledger.known(*key).is_some_and(|known| known.done.is_some());
-            Kind::of(*key) == Kind::Moved && is_done && !moved.contains(key)
+            Kind::of(*key) == Kind::Moved && is_done && !all.contains(key)
         });
         lost.map_or(Ok(()), |key| Err(format!("lost: the movement of key {key}")))
     }

@@ -201,7 +201,7 @@ impl Life<'_> {
         }
         let (from, to): (&Path, &Path) =
             if kill % 4 == 3 { (&self.aside, &self.path) } else { (&self.path, &self.aside) };
-        if (kill % 4 == 0 || kill % 4 == 3) && from.exists() {
+        if (kill.is_multiple_of(4) || kill % 4 == 3) && from.exists() {
             std::fs::copy(from, to).expect("the parent's own folder");
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn acts(key: u64) -> Vec<Act> {
         return Vec::new();
     }
     let mut draws = Draws::new(key);
-    (0..1 + draws.below(4))
+    (0..=draws.below(4))
         .map(|at| match draws.below(5) {
             0 | 1 => Act::Step(format!("s{at}")),
             2 | 3 => Act::Point(format!("p{at}")),
