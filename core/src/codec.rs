@@ -90,6 +90,7 @@ pub(crate) fn unseal<'a>(kind: Kind, place: &[u8], bytes: &'a [u8]) -> Result<&'
 }
 
 /// Whether these bytes were written for this place, whatever key they are filed under now.
+#[cfg(feature = "store")]
 pub(crate) fn is_of(kind: Kind, place: &[u8], bytes: &[u8]) -> bool {
     !unseal(kind, place, bytes).is_err_and(|error| error.kind() == ErrorKind::Corrupt)
 }
