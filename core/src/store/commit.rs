@@ -15,7 +15,6 @@ use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
 use super::tables::{META, WriteRows};
-use crate::app;
 use crate::key::Id;
 use crate::machine::{
     self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
@@ -24,6 +23,7 @@ use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
 use crate::upkeep::Taken;
 use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
+use crate::{app, codec};
 
 /// Whoever holds it commits: the writer thread, or a caller that found nobody waiting.
 pub(super) struct Writer {
@@ -379,7 +379,10 @@ impl Deciding {
         }
         let version = Version(self.token.next().0);
         let mut rows = WriteRows::open(txn)?;
-        let planned = match app::plan(&rows, &writes.rows, version)? {
+        // redb panics on some damaged pages; that is no panic of the caller's.
+        let planned = catch_unwind(AssertUnwindSafe(|| app::plan(&rows, &writes.rows, version)))
+            .unwrap_or_else(|_| Err(codec::corrupt("its page")))?;
+        let planned = match planned {
             Ok(planned) => planned,
             Err(conflict) => return Ok(Written::Conflict(conflict)),
         };

@@ -77,13 +77,23 @@ impl Store {
         let mut writer = shared.lock_writer()?;
         let _inside = Inside::Transaction.enter(shared);
         let mut ended = None;
-        let committed = writer.write_deciding(shared, |txn, deciding| {
-            let t = Transaction { running: &self.running, txn, deciding: RefCell::new(deciding) };
-            let result = catch_unwind(AssertUnwindSafe(|| run(&t)));
-            let deciding = t.deciding.into_inner();
-            let is_wanted = matches!(result, Ok(Ok(_)));
-            ended = Some(result);
-            (is_wanted, deciding)
+        let write = AssertUnwindSafe(|| {
+            writer.write_deciding(shared, |txn, deciding| {
+                let t = Transaction { running: &self.running, txn, deciding: RefCell::new(deciding) };
+                let result = catch_unwind(AssertUnwindSafe(|| run(&t)));
+                let deciding = t.deciding.into_inner();
+                let is_wanted = matches!(result, Ok(Ok(_)));
+                ended = Some(result);
+                (is_wanted, deciding)
+            })
+        });
+        let committed = catch_unwind(write).unwrap_or_else(|_| {
+            // Not the closure's, that one is caught above: redb panics on some damaged pages.
+            shared.engine.poison("a transaction panicked outside of its closure");
+            Err(Error::new(
+                ErrorKind::Unknown,
+                "keyclaim failed inside a commit; reopen the store and ask again",
+            ))
         });
         drop(writer);
         let deciding = match committed {
