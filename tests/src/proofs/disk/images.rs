@@ -1,0 +1,167 @@
+//! Crash images: what a power cut may leave at each change of a recorded run, opened and held against the model.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use keyclaim::Store;
+use keyclaim::store::disk::{DiskOp, SimDisk, Tear, torn};
+
+use super::drive::{now_after, options};
+use super::look::{Seen, probe};
+use super::record::{Point, Recording};
+use crate::proofs::Report;
+use crate::seeded::Draws;
+
+/// The ways in which a power cut treats what was not synced: none of it tears, or as this says.
+const TEARS: [Option<Tear>; 7] = [
+    None,
+    Some(Tear { sector_len: 512, garbage: false }),
+    Some(Tear { sector_len: 512, garbage: false }),
+    Some(Tear { sector_len: 4096, garbage: false }),
+    Some(Tear { sector_len: 4096, garbage: false }),
+    Some(Tear { sector_len: 512, garbage: true }),
+    Some(Tear { sector_len: 4096, garbage: true }),
+];
+/// Arbitrary: every so many images also the opening is crashed, at every change it makes.
+const DOUBLE_EVERY: u64 = 24;
+/// Arbitrary: every so many images the store is also asked, which writes, and so takes ten times as long.
+const PROBE_EVERY: u64 = 12;
+
+/// Which image: after so many changes, and by which of the tears.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Which {
+    pub(super) ops: usize,
+    pub(super) tear: usize,
+}
+
+/// All images of a recorded run, or only one.
+pub(super) fn check_all(recording: &Recording, seed: u64, only: Option<Which>, report: &mut Report) {
+    let parts = thread::available_parallelism().map_or(1, usize::from);
+    let reports = thread::scope(|scope| {
+        let spawn = |part| {
+            scope.spawn(move || {
+                let mut report = Report::new(super::IMAGES, seed);
+                check_part(recording, seed, only, (part, parts), &mut report);
+                report
+            })
+        };
+        let threads: Vec<_> = (0..parts).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a panic of the store's is caught")).collect::<Vec<_>>()
+    });
+    reports.into_iter().for_each(|part| report.take_in(part));
+}
+
+fn check_part(
+    recording: &Recording,
+    seed: u64,
+    only: Option<Which>,
+    (part, parts): (usize, usize),
+    report: &mut Report,
+) {
+    let (mut durable, mut synced) = (Vec::new(), 0);
+    for ops in 0..=recording.ops.len() {
+        // The change before this point; a sync makes all before it durable.
+        if let Some(DiskOp::Sync) = ops.checked_sub(1).and_then(|last| recording.ops.get(last)) {
+            recording.ops[synced..ops].iter().for_each(|op| op.apply(&mut durable));
+            synced = ops;
+        }
+        let is_ours = ops >= recording.start && ops % parts == part;
+        if !is_ours || only.is_some_and(|only| only.ops != ops) {
+            continue;
+        }
+        let Some(point) = recording.at(ops, now_after) else { continue };
+        let unsynced = &recording.ops[synced..ops];
+        for (tear, how) in TEARS.iter().enumerate() {
+            if only.is_some_and(|only| only.tear != tear) || (unsynced.is_empty() && tear > 0) {
+                continue;
+            }
+            let mut draws = Draws::new(seed ^ ((ops as u64) << 8) ^ tear as u64);
+            let bytes = cut(&durable, unsynced, *how, &mut draws);
+            report.cases += 1;
+            let checked = catch_unwind(AssertUnwindSafe(|| {
+                check(bytes, &point, &recording.tokens, only.is_some(), &mut draws, report)
+            }));
+            let what = checked.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
+            if let Err(what) = what {
+                report.violation(format!(
+                    "{what} [at {}]; replay: KEYCLAIM_SEED={seed} KEYCLAIM_IMAGE={ops}:{tear} cargo test -p \
+                     keyclaim-tests --test crash_images every_crash",
+                    point.what
+                ));
+            }
+        }
+    }
+}
+
+pub(super) fn cut(durable: &[u8], unsynced: &[DiskOp], tear: Option<Tear>, draws: &mut Draws) -> Vec<u8> {
+    let Some(tear) = tear else {
+        let mut bytes = durable.to_vec();
+        unsynced.iter().for_each(|op| op.apply(&mut bytes));
+        return bytes;
+    };
+    torn(durable, unsynced, tear, &mut |end| draws.below(end))
+}
+
+fn check(
+    bytes: Vec<u8>,
+    point: &Point,
+    tokens: &[(u64, keyclaim::Token)],
+    is_thorough: bool,
+    draws: &mut Draws,
+    report: &mut Report,
+) -> Result<(), String> {
+    let disk = SimDisk::holding(bytes.clone());
+    let (options, clock) = options(point.passed_ms);
+    let opened = Store::on_disk(&disk, options).map_err(|error| format!("it does not open: {error:?}"))?;
+    let opening = disk.log();
+    let result = (|| {
+        let seen = Seen::of(&opened).map_err(|error| format!("it cannot be read: {error:?}"))?;
+        let worlds = seen.find(&point.worlds, point.now_ms)?;
+        if is_thorough || draws.below(DOUBLE_EVERY) == 0 {
+            check_opening(&bytes, &opening, point, &seen, draws, report)?;
+        }
+        if is_thorough || draws.below(PROBE_EVERY) == 0 {
+            report.add("asked", 1);
+            let told = tokens.get(..point.tokens).unwrap_or_default();
+            probe(&opened, &worlds, told, || clock.advance(10_000_000))?;
+        }
+        Ok(())
+    })();
+    disk.cut();
+    result
+}
+
+/// Crashes the opening itself at each of its changes: what was seen behind it is seen again.
+fn check_opening(
+    bytes: &[u8],
+    opening: &[DiskOp],
+    point: &Point,
+    seen: &Seen,
+    draws: &mut Draws,
+    report: &mut Report,
+) -> Result<(), String> {
+    let (mut durable, mut synced) = (bytes.to_vec(), 0);
+    for ops in 1..=opening.len() {
+        if matches!(opening[ops - 1], DiskOp::Sync) {
+            opening[synced..ops].iter().for_each(|op| op.apply(&mut durable));
+            synced = ops;
+        }
+        for tear in [TEARS[0], TEARS[1], TEARS[3], TEARS[5]] {
+            if synced == ops && tear.is_some() {
+                continue;
+            }
+            report.add("double", 1);
+            let again = SimDisk::holding(cut(&durable, &opening[synced..ops], tear, draws));
+            let store = Store::on_disk(&again, options(point.passed_ms).0)
+                .map_err(|error| format!("crashed at change {ops} of opening, it does not open: {error:?}"))?;
+            let found = Seen::of(&store);
+            again.cut();
+            let found =
+                found.map_err(|error| format!("crashed at change {ops} of opening, unreadable: {error:?}"))?;
+            if found != *seen {
+                return Err(format!("crashed at change {ops} of opening, it shows something else than before"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The whole store on a simulated disk, crashed and failed at every change of it.
+//!
+//! ```text
+//! a seed -> actions on a store, each answer held against the model -> changes of the disk, acknowledgements
+//!        -> at every change: what a power cut may leave -> opened -> is it what was told?
+//! ```
+
+mod action;
+mod drive;
+mod faults;
+mod images;
+mod look;
+mod perform;
+mod record;
+mod world;
+
+use std::env;
+
+use super::{Budget, Report};
+use record::Recording;
+
+const IMAGES: &str = "crash images";
+const FAULTS: &str = "fault points";
+/// Arbitrary: some thousands of changes, in a file that stays small.
+const STEPS: u64 = 150;
+
+/// Opens what power cuts may leave, at least as many images as there are cases. `KEYCLAIM_IMAGE` picks one, as a
+/// violation's line says.
+pub fn crash_images(budget: &Budget) -> Report {
+    images_of(budget, false)
+}
+
+/// The same on a disk that says that it has synced and has not: to see that it is noticed.
+pub fn crash_images_of_a_lying_disk(budget: &Budget) -> Report {
+    images_of(budget, true)
+}
+
+fn images_of(budget: &Budget, lies: bool) -> Report {
+    let mut report = Report::new(IMAGES, budget.seed);
+    let only = picked("KEYCLAIM_IMAGE").and_then(|parts| match parts[..] {
+        [ops, tear] => Some(images::Which {
+            ops: usize::try_from(ops).ok()?,
+            tear: usize::try_from(tear).ok()?,
+        }),
+        _ => None,
+    });
+    for seed in budget.seed.. {
+        report.add("runs", 1);
+        match Recording::of(seed, STEPS, lies) {
+            Ok(recording) => {
+                report.add("changes", (recording.ops.len() - recording.start) as u64);
+                images::check_all(&recording, seed, only, &mut report);
+            }
+            Err(what) => report.violation(format!(
+                "{what}; replay: KEYCLAIM_SEED={seed} cargo test -p keyclaim-tests --test crash_images every_crash"
+            )),
+        }
+        if only.is_some() || report.cases >= budget.cases || !report.violations.is_empty() {
+            break;
+        }
+    }
+    report
+}
+
+/// Lets operations fail, at least as many as there are cases. `KEYCLAIM_FAULT` picks one, as a violation's line
+/// says.
+pub fn fault_points(budget: &Budget) -> Report {
+    let mut report = Report::new(FAULTS, budget.seed);
+    let only = picked("KEYCLAIM_FAULT").and_then(|parts| match parts[..] {
+        [reads, at, how] => Some(faults::Which { reads: reads > 0, at, how: usize::try_from(how).ok()? }),
+        _ => None,
+    });
+    for seed in budget.seed.. {
+        report.add("runs", 1);
+        faults::check_all(seed, only, &mut report);
+        if only.is_some() || report.cases >= budget.cases || !report.violations.is_empty() {
+            break;
+        }
+    }
+    report
+}
+
+/// Numbers with colons between them.
+fn picked(variable: &str) -> Option<Vec<u64>> {
+    env::var(variable).ok()?.split(':').map(|part| part.parse().ok()).collect()
+}

@@ -1,0 +1,91 @@
+//! One run of the workload on a healthy disk: its changes, and at which of them what was acknowledged.
+
+use keyclaim::store::disk::DiskOp;
+use keyclaim::{Millis, Token};
+
+use super::action::Workload;
+use super::drive::{Driver, Fail};
+use super::world::{Delta, World};
+
+/// What was done, in order.
+pub(super) struct Recording {
+    /// Crash points begin here: a file appears whole or not at all, which a backend cannot know.
+    pub(super) start: usize,
+    pub(super) ops: Vec<DiskOp>,
+    steps: Vec<Step>,
+    pub(super) tokens: Vec<(u64, Token)>,
+}
+
+struct Step {
+    what: String,
+    begun_at: usize,
+    acked_at: usize,
+    passed_ms: u64,
+    before: World,
+    deltas: Vec<Delta>,
+    tokens: usize,
+}
+
+/// What may be found after a crash at one point.
+pub(super) struct Point {
+    pub(super) worlds: Vec<World>,
+    pub(super) passed_ms: u64,
+    pub(super) now_ms: Millis,
+    /// How many tokens had been told.
+    pub(super) tokens: usize,
+    /// What was going on.
+    pub(super) what: String,
+}
+
+impl Recording {
+    /// Runs the workload of this seed; `lies` lets the disk lie about its syncs.
+    pub(super) fn of(seed: u64, steps: u64, lies: bool) -> Result<Self, String> {
+        let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
+        if lies {
+            driver.disk.lie();
+        }
+        let start = driver.disk.log_len();
+        let mut done = Vec::new();
+        for number in 0..steps {
+            let before = driver.world.clone();
+            let action = driver.choose(Workload::Whole);
+            let (begun_at, passed_ms, tokens) =
+                (driver.disk.log_len(), driver.passed_ms, driver.tokens.len());
+            let deltas = match driver.perform(&action, false) {
+                Ok(deltas) => deltas,
+                Err(Fail::Broken(what)) => return Err(format!("step {number}, {action:?}: {what}")),
+                Err(Fail::Store(error)) => return Err(format!("step {number}, {action:?}: {error:?}")),
+            };
+            let acked_at = driver.disk.log_len();
+            driver.told(&deltas);
+            let what = format!("{action:?}").chars().take(120).collect();
+            done.push(Step { what, begun_at, acked_at, passed_ms, before, deltas, tokens });
+        }
+        let (ops, tokens) = (driver.disk.log(), driver.tokens.clone());
+        driver.end();
+        Ok(Self { start, ops, steps: done, tokens })
+    }
+
+    /// What may be found if only the first `ops` changes were made.
+    pub(super) fn at(&self, ops: usize, begin_ms: impl Fn(u64) -> Millis) -> Option<Point> {
+        let next = self.steps.partition_point(|step| step.acked_at <= ops);
+        let (step, is_acked) = match self.steps.get(next) {
+            Some(step) => (step, false),
+            None => (self.steps.last()?, true),
+        };
+        let worlds = if is_acked {
+            vec![step.before.after(&step.deltas)]
+        } else if step.begun_at < ops {
+            step.before.in_doubt(&step.deltas)
+        } else {
+            vec![step.before.clone()]
+        };
+        Some(Point {
+            worlds,
+            passed_ms: step.passed_ms,
+            now_ms: begin_ms(step.passed_ms),
+            tokens: step.tokens,
+            what: format!("step {next}, {}", step.what),
+        })
+    }
+}
