@@ -10,6 +10,7 @@ pub mod gate;
 pub mod kills;
 pub mod machine_kit;
 pub mod pool;
+pub mod proofs;
 pub mod request;
 pub mod script;
 pub mod seeded;
