@@ -10,7 +10,7 @@
 //! thread, nothing is ever removed. The guarantee holds for one file: two hosts with a store each
 //! are two winners.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,6 +23,8 @@ mod claims;
 mod clock;
 mod commit;
 mod create;
+#[cfg(any(test, feature = "testing"))]
+pub mod disk;
 mod durable;
 mod engine;
 pub(crate) mod fault;
@@ -97,7 +99,16 @@ pub(crate) struct Running {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Those of the completer, which end before the others.
     finishers: Mutex<Vec<JoinHandle<()>>>,
-    path: Option<std::path::PathBuf>,
+    home: Home,
+}
+
+/// Where an open store can be opened again.
+enum Home {
+    File(PathBuf),
+    /// Nowhere: its rows go with its backend.
+    Memory,
+    #[cfg(any(test, feature = "testing"))]
+    Disk(disk::SimDisk),
 }
 
 impl Store {
@@ -117,7 +128,7 @@ impl Store {
         let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
         // Later openings, of this process too, find it by the same absolute path.
         let path = open.file.path().map_or(path, Path::to_path_buf);
-        Self::start(open, id, options, clock, reading, Some(path))
+        Self::start(open, id, options, clock, reading, Home::File(path))
     }
 
     /// A store that lives in memory and ends with its last handle: the same engine without a file.
@@ -127,7 +138,20 @@ impl Store {
         let opened = file::in_memory(&options.file(true), &format)?;
         let id = opened.found;
         let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
-        Self::start(open, id, options, clock, reading, None)
+        Self::start(open, id, options, clock, reading, Home::Memory)
+    }
+
+    /// Opens the store on this simulated disk, or makes it if the disk is empty.
+    ///
+    /// Errors: those of [`Store::open`] that are of the medium or of its bytes.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn on_disk(disk: &disk::SimDisk, options: Options) -> Result<Self> {
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (format, reading) = new_format(&clock, &options, None)?;
+        let opened = file::on_backend(Box::new(disk.clone()), &options.file(true), &format)?;
+        let id = opened.found;
+        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        Self::start(open, id, options, clock, reading, Home::Disk(disk.clone()))
     }
 
     fn start(
@@ -136,7 +160,7 @@ impl Store {
         options: Options,
         clock: Arc<dyn Clock>,
         reading: crate::clock::Reading,
-        path: Option<std::path::PathBuf>,
+        home: Home,
     ) -> Result<Self> {
         let saved = read_now(&open)?.time;
         let time = StoreTime::resume(Some(saved), reading, options.reboot_gap_max_ms);
@@ -161,7 +185,7 @@ impl Store {
         });
         let handle = Arc::new(Handle { is_left: shared.is_left.clone() });
         let (threads, finishers) = (Mutex::default(), Mutex::default());
-        let running = Running { shared: shared.clone(), threads, finishers, path };
+        let running = Running { shared: shared.clone(), threads, finishers, home };
         // Pushed one by one, so that a thread that cannot start leaves the other to be ended.
         let (writer, reaper) = (shared.clone(), shared.clone());
         running.threads.lock().push(spawn("keyclaim-writer", move || shared::write_groups(&writer))?);
@@ -190,9 +214,9 @@ impl Store {
         if shared.engine.is_inherited() {
             return shared.engine.check();
         }
-        let Some(path) = &self.running.path else {
+        if let Home::Memory = self.running.home {
             return Err(Error::invalid("a store in memory cannot be reopened; make a new one"));
-        };
+        }
         // No group runs meanwhile: whoever commits holds the writer.
         shared.refuse_inside()?;
         let _writer = shared.writer.lock();
@@ -200,9 +224,8 @@ impl Store {
             return shared.engine.check();
         }
         shared.engine.reopen(|| {
-            file::drop_page_cache(path)?;
             let (format, _) = new_format(&shared.clock, &shared.options, Some(shared.id))?;
-            let opened = file::open_wait(path, &shared.options.file(false), &format, shared.options.wait)?;
+            let opened = self.running.home.open(&shared.options, &format)?;
             Ok(Open { db: opened.db, file: opened.state, durable: durable::Durable })
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
@@ -319,6 +342,24 @@ impl Running {
         let closed = shared.engine.close();
         shared.waiters.ring_all();
         saved.and(closed)
+    }
+}
+
+impl Home {
+    /// Opens the store there again, from what its disk has: cached pages are dropped first.
+    fn open(&self, options: &Options, format: &StoreFormat) -> Result<file::Opened<StoreId>> {
+        match self {
+            Self::File(path) => {
+                file::drop_page_cache(path)?;
+                file::open_wait(path, &options.file(false), format, options.wait)
+            }
+            Self::Memory => Err(Error::misdelivered("a store in memory")),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Disk(disk) => {
+                disk.drop_cache();
+                file::on_backend(Box::new(disk.clone()), &options.file(false), format)
+            }
+        }
     }
 }
 
