@@ -119,7 +119,8 @@ impl SimDisk {
         // As for a file: what waits to be written is written first, unless that fails too.
         drop(state.sync());
         state.unsynced.clear();
-        state.shown = state.durable.clone();
+        let State { shown, durable, .. } = &mut *state;
+        shown.clone_from(durable);
     }
 }
 
@@ -158,7 +159,7 @@ pub fn torn(durable: &[u8], unsynced: &[DiskOp], tear: Tear, draw: &mut dyn FnMu
     bytes
 }
 
-fn tear_write(bytes: &mut Vec<u8>, offset: usize, data: &[u8], tear: Tear, draw: &mut dyn FnMut(u64) -> u64) {
+fn tear_write(bytes: &mut [u8], offset: usize, data: &[u8], tear: Tear, draw: &mut dyn FnMut(u64) -> u64) {
     let (mut offset, mut data) = (offset, data);
     while !data.is_empty() {
         let room = tear.sector_len - offset % tear.sector_len;
