@@ -3,9 +3,11 @@
 use keyclaim_tests::proofs::{Budget, disk};
 use keyclaim_tests::seeded::{number, seed};
 
-/// `KEYCLAIM_CASES` in place of `cases`.
+/// `KEYCLAIM_SEED` and `KEYCLAIM_CASES` in place of a new seed and of `cases`.
 fn budget(test: &str, cases: u64) -> Budget {
-    Budget { seed: seed(test) >> 16, cases: number("KEYCLAIM_CASES").unwrap_or(cases) }
+    // Small enough to be counted up from, run by run.
+    let seed = number("KEYCLAIM_SEED").unwrap_or_else(|| seed(test) >> 16);
+    Budget { seed, cases: number("KEYCLAIM_CASES").unwrap_or(cases) }
 }
 
 #[test]

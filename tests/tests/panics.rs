@@ -4,12 +4,16 @@ mod faulty;
 
 use std::fs;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use faulty::*;
+use keyclaim::clock::ManualClock;
 use keyclaim::machine::Decision;
-use keyclaim::{Abandoned, ErrorKind, Options, Store};
+use keyclaim::outbox::RelayOptions;
+use keyclaim::store::disk::SimDisk;
+use keyclaim::{Abandoned, Error, ErrorKind, Event, Options, Reap, Store, Writes};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -73,4 +77,38 @@ fn ten_thousand_panics_cost_their_own_commands_only() {
     store.close().expect("healthy");
     let store = Store::open(&path, Options::new(Abandoned::Rerun)).expect("closed");
     assert_eq!(replay(store.claim(&request("owner"))).response, success(b"owner").response);
+}
+
+#[test]
+fn a_panic_inside_the_engine_is_told_and_closing_ends_without_one() {
+    let options = || Options::new(Abandoned::Rerun).clock(Arc::new(ManualClock::new(1_700_000_000_000)));
+    let asked: [(&str, fn(&Store) -> Result<(), Error>); 4] = [
+        ("a claim", |store| store.claim(&request("new")).map(drop)),
+        ("a pass of the reaper", |store| store.reap(&Reap::new()).map(drop)),
+        ("a lease of the outbox", |store| store.outbox_lease(1, &RelayOptions::new()).map(drop)),
+        ("closing", |store| store.clone().close()),
+    ];
+    for (what, ask) in asked {
+        let disk = SimDisk::new();
+        let store = Store::on_disk(&disk, options()).expect("an empty disk");
+        let claim = won(store.claim(&request("old")));
+        let writes = Writes::new().emit(Event::new("topic", "payload"));
+        claim.complete_with(&success(b"done"), writes).expect("healthy");
+        let clock = ManualClock::new(1_700_000_000_000);
+        drop((claim, store));
+        clock.advance(90 * 24 * 3_600_000);
+        let store = Store::on_disk(&disk, Options::new(Abandoned::Rerun).clock(Arc::new(clock)))
+            .expect("it was closed");
+        disk.panic();
+        let told = ask(&store).map_err(|error| error.kind());
+        assert!(matches!(told, Err(ErrorKind::Unknown | ErrorKind::Poisoned)), "{what} was told {told:?}");
+        assert!(store.is_poisoned() || what == "closing", "{what}");
+        // On a thread that does not unwind: a panic here would be this test's.
+        drop(store);
+    }
+    // The last handle goes and nobody asked anything before.
+    let disk = SimDisk::new();
+    let store = Store::on_disk(&disk, options()).expect("an empty disk");
+    disk.panic();
+    drop(store);
 }

@@ -123,6 +123,19 @@ impl Writer {
         shared: &Shared,
         write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
     ) -> Result<()> {
+        catch_unwind(AssertUnwindSafe(|| self.try_write(shared, write))).unwrap_or_else(|_| {
+            // Not one row's own panic, those are caught: redb panics on some damaged pages, and nobody knows what
+            // was written.
+            shared.engine.poison("a transaction of the store's own panicked");
+            Err(Error::new(ErrorKind::Unknown, "keyclaim failed inside a commit; reopen the store"))
+        })
+    }
+
+    fn try_write(
+        &mut self,
+        shared: &Shared,
+        write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
+    ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = open.durable.begin(&open.db)?;

@@ -58,6 +58,7 @@ struct State {
     fault: Option<(DiskFault, u64)>,
     faults_met: u64,
     lies: bool,
+    panics: bool,
     is_cut: bool,
 }
 
@@ -106,6 +107,11 @@ impl SimDisk {
     /// From now on syncs succeed and make nothing durable: to see that a harness notices.
     pub fn lie(&self) {
         self.0.lock().lies = true;
+    }
+
+    /// From now on each change panics: redb does so on some damaged pages.
+    pub fn panic(&self) {
+        self.0.lock().panics = true;
     }
 
     /// Cuts the power: whoever still uses this disk gets errors.
@@ -184,6 +190,7 @@ fn tear_write(bytes: &mut [u8], offset: usize, data: &[u8], tear: Tear, draw: &m
 
 impl State {
     fn change(&mut self, op: DiskOp) -> io::Result<()> {
+        assert!(!self.panics, "a test wants this change to panic");
         let done = match self.meet(false) {
             Ok(()) => Ok(()),
             Err(Some(fault)) => Err(fault),

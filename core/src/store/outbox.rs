@@ -272,17 +272,10 @@ impl Shared {
     ) -> Result<R> {
         self.check()?;
         let mut result = None;
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            self.lock_writer()?.write_with_token(self, |rows, token| {
-                let (found, ended) = write(rows, token, self.now_ms())?;
-                result = Some(found);
-                Ok((!matches!(ended, Wrote::Nothing), matches!(ended, Wrote::RowsWithToken)))
-            })
-        }))
-        .unwrap_or_else(|_| {
-            // Not one event's own panic, those are caught: nobody knows what was written.
-            self.engine.poison("the outbox panicked");
-            Err(Error::new(ErrorKind::Unknown, "keyclaim failed inside a commit; reopen the store"))
+        let written = self.lock_writer()?.write_with_token(self, |rows, token| {
+            let (found, ended) = write(rows, token, self.now_ms())?;
+            result = Some(found);
+            Ok((!matches!(ended, Wrote::Nothing), matches!(ended, Wrote::RowsWithToken)))
         });
         if self.engine.is_poisoned() {
             self.waiters.ring_all();

@@ -55,20 +55,13 @@ impl Shared {
         let mut writer = self.lock_writer()?;
         let mut steps = Vec::with_capacity(batch.len());
         let mut changed = 0;
-        let swept = catch_unwind(AssertUnwindSafe(|| {
-            writer.write_alone(self, |rows| {
-                for told in batch {
-                    let step = unless_of_the_medium(self.sweep_row(rows, told, now_ms))?;
-                    changed += usize::from(is_change(&step));
-                    steps.push(step);
-                }
-                Ok(changed > 0)
-            })
-        }))
-        .unwrap_or_else(|_| {
-            // Not one row's own panic, those are caught: nobody knows what was written.
-            self.engine.poison("the reaper panicked");
-            Err(Error::new(ErrorKind::Unknown, "keyclaim failed inside a commit; reopen the store"))
+        let swept = writer.write_alone(self, |rows| {
+            for told in batch {
+                let step = unless_of_the_medium(self.sweep_row(rows, told, now_ms))?;
+                changed += usize::from(is_change(&step));
+                steps.push(step);
+            }
+            Ok(changed > 0)
         });
         if self.engine.is_poisoned() {
             self.waiters.ring_all();

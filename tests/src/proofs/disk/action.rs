@@ -119,7 +119,9 @@ impl Driver {
         }
         let number = self.number();
         match self.draws.below(14) {
-            0..=3 if told.steps.len() < 4 => Action::Begin { key, step: format!("step-{}", told.steps.len()) },
+            0..=3 if told.steps.len() < 4 => {
+                Action::Begin { key, step: format!("step-{}", told.steps.len()) }
+            }
             4 | 5 => Action::Checkpoint { key, number },
             6 if self.is_clean(key) => Action::Release { key },
             7 => Action::Abandon { key },

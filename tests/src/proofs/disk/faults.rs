@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use keyclaim::store::disk::{DiskFault, SimDisk, Tear};
-use keyclaim::{Error, ErrorKind, Store};
+use keyclaim::{Error, ErrorKind, Millis, Store};
 
 use super::action::{Action, Workload};
 use super::drive::{Driver, Fail, options};
-use super::images::cut;
+use super::images::Cut;
 use super::look::{Seen, probe};
-use super::world::Delta;
+use super::world::{Delta, World};
 use crate::proofs::Report;
 use crate::seeded::Draws;
 
@@ -20,55 +20,93 @@ const ENOSPC: i32 = 28;
 /// Arbitrary: long enough for every kind of action, over several seeds.
 const ACTIONS: u64 = 24;
 
-/// How an operation fails: from then on or once, with which error, and how much of it is done all the same.
-const HOW: [(bool, i32, u8); 5] =
-    [(false, EIO, 0), (false, EIO, 50), (true, ENOSPC, 50), (true, EIO, 0), (true, EIO, 100)];
+/// How operations fail: reads or changes, once or from then on, with which error, and how much of a change is made
+/// all the same.
+const WAYS: [DiskFault; 7] = [
+    way(false, false, EIO, 0),
+    way(false, false, EIO, 50),
+    way(false, true, ENOSPC, 50),
+    way(false, true, EIO, 0),
+    way(false, true, EIO, 100),
+    way(true, false, EIO, 0),
+    way(true, true, EIO, 0),
+];
 
-/// Which fault: of a read or a change, at which, and how.
+const fn way(reads: bool, from_then_on: bool, errno: i32, done_percent: u8) -> DiskFault {
+    DiskFault { reads, at: 0, from_then_on, errno, done_percent }
+}
+
+/// Which fault: while the store works or while it is opened, which of the ways, and at which operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Which {
-    pub(super) reads: bool,
+    pub(super) opening: bool,
+    pub(super) way: usize,
     pub(super) at: u64,
-    pub(super) how: usize,
+}
+
+impl Which {
+    fn fault(self) -> DiskFault {
+        let way = WAYS.get(self.way).unwrap_or(&WAYS[0]);
+        DiskFault { at: self.at, ..*way }
+    }
 }
 
 /// All faults of this seed's run, or only one.
 pub(super) fn check_all(seed: u64, only: Option<Which>, report: &mut Report) {
+    let crashed = match Crashed::of(seed) {
+        Ok(crashed) => crashed,
+        Err(what) => {
+            return report.violation(format!(
+                "without a fault: {what}; replay: KEYCLAIM_SEED={seed} cargo test -p keyclaim-tests --test \
+                 crash_images every_fault"
+            ));
+        }
+    };
     let parts = thread::available_parallelism().map_or(1, |parts| parts.get() as u64);
     let reports = thread::scope(|scope| {
-        let spawn = |part| {
+        let (crashed, spawn) = (&crashed, |part, crashed| {
             scope.spawn(move || {
                 let mut report = Report::new(super::FAULTS, seed);
-                check_part(seed, only, (part, parts), &mut report);
+                check_part(seed, crashed, only, (part, parts), &mut report);
                 report
             })
-        };
-        let threads: Vec<_> = (0..parts).map(spawn).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a panic of the store's is caught")).collect::<Vec<_>>()
+        });
+        let threads: Vec<_> = (0..parts).map(|part| spawn(part, crashed)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a panic of the store's is caught"))
+            .collect::<Vec<_>>()
     });
     reports.into_iter().for_each(|part| report.take_in(part));
 }
 
-fn check_part(seed: u64, only: Option<Which>, (part, parts): (u64, u64), report: &mut Report) {
-    for reads in [false, true] {
-        for how in 0..if reads { 1 } else { HOW.len() } {
+fn check_part(
+    seed: u64,
+    crashed: &Crashed,
+    only: Option<Which>,
+    (part, parts): (u64, u64),
+    report: &mut Report,
+) {
+    for opening in [false, true] {
+        for way in 0..WAYS.len() {
             // Ends: behind the last operation of the run nothing fails.
-            for at in (0..).skip(usize::try_from(part).unwrap_or_default()).step_by(parts as usize) {
-                let which = only.unwrap_or(Which { reads, at, how });
-                let ran = catch_unwind(AssertUnwindSafe(|| run(seed, which, report)));
-                match ran.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned())) {
-                    Ok(0) => break,
-                    Ok(_) => report.cases += 1,
-                    Err(what) => {
-                        report.cases += 1;
-                        report.violation(format!(
-                            "{what}; replay: KEYCLAIM_SEED={seed} KEYCLAIM_FAULT={}:{}:{} cargo test -p \
-                             keyclaim-tests --test crash_images every_fault",
-                            u8::from(which.reads),
-                            which.at,
-                            which.how
-                        ));
-                    }
+            for at in (0..).map(|round| round * parts + part) {
+                let which = only.unwrap_or(Which { opening, way, at });
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    if which.opening { crashed.open(which, report) } else { run(seed, which, report) }
+                }));
+                let met = ran.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
+                if let Ok(0) = met {
+                    break;
+                }
+                report.cases += 1;
+                if let Err(what) = met {
+                    let Which { opening, way, at } = which;
+                    report.violation(format!(
+                        "{what}; replay: KEYCLAIM_SEED={seed} KEYCLAIM_FAULT={}:{way}:{at} cargo test -p \
+                         keyclaim-tests --test crash_images every_fault",
+                        u8::from(opening),
+                    ));
                 }
                 if only.is_some() {
                     return;
@@ -80,11 +118,9 @@ fn check_part(seed: u64, only: Option<Which>, (part, parts): (u64, u64), report:
 
 /// One run with one fault; how many operations have failed.
 fn run(seed: u64, which: Which, report: &mut Report) -> Result<u64, String> {
-    let (from_then_on, errno, done_percent) = HOW.get(which.how).copied().unwrap_or(HOW[0]);
     let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
-    let Which { reads, at, .. } = which;
-    driver.disk.fail(DiskFault { reads, at, from_then_on, errno, done_percent });
-    let mut draws = Draws::new(seed ^ at);
+    driver.disk.fail(which.fault());
+    let mut draws = Draws::new(seed ^ which.at);
     let mut result = Ok(());
     for number in 0..ACTIONS {
         let action = driver.choose(Workload::Retried);
@@ -102,12 +138,7 @@ fn run(seed: u64, which: Which, report: &mut Report) -> Result<u64, String> {
     result.map(|()| faults)
 }
 
-fn step(
-    driver: &mut Driver,
-    action: &Action,
-    draws: &mut Draws,
-    report: &mut Report,
-) -> Result<(), String> {
+fn step(driver: &mut Driver, action: &Action, draws: &mut Draws, report: &mut Report) -> Result<(), String> {
     let mut seen = Vec::new();
     let deltas = match driver.perform(action, false) {
         Ok(deltas) => deltas,
@@ -139,9 +170,9 @@ fn seen_after_cut(
 ) -> Result<Vec<(&'static str, Seen)>, String> {
     let (durable, unsynced) = driver.disk.unsynced();
     let tears = [
-        ("cut, nothing unsynced", cut(&durable, &[], None, draws)),
-        ("cut, all unsynced", cut(&durable, &unsynced, None, draws)),
-        ("cut, torn", cut(&durable, &unsynced, Some(Tear { sector_len: 512, garbage: true }), draws)),
+        ("cut, nothing unsynced", Cut::Nothing.of(&durable, &unsynced, draws)),
+        ("cut, all unsynced", Cut::All.of(&durable, &unsynced, draws)),
+        ("cut, torn", Cut::Torn(Tear { sector_len: 512, garbage: true }).of(&durable, &unsynced, draws)),
     ];
     tears
         .into_iter()
@@ -196,4 +227,63 @@ fn check_end(driver: &Driver) -> Result<(), String> {
 
 fn look(store: &Store) -> Result<Seen, String> {
     Seen::of(store).map_err(|error: Error| format!("it cannot be read: {error:?}"))
+}
+
+/// What a power cut has left behind a run, and what the store had told.
+struct Crashed {
+    bytes: Vec<u8>,
+    passed_ms: u64,
+    now_ms: Millis,
+    world: World,
+}
+
+impl Crashed {
+    fn of(seed: u64) -> Result<Self, String> {
+        let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
+        for _ in 0..ACTIONS {
+            let action = driver.choose(Workload::Retried);
+            let deltas = again(&mut driver, &action)?;
+            driver.told(&deltas);
+        }
+        let bytes = driver.disk.unsynced().0;
+        let (passed_ms, now_ms, world) = (driver.passed_ms, driver.now_ms(), driver.world.clone());
+        driver.end();
+        Ok(Self { bytes, passed_ms, now_ms, world })
+    }
+
+    /// Opens it with one fault; how many operations have failed. Afterwards, on a disk that is well and one that
+    /// was cut off, all that was told is there.
+    fn open(&self, which: Which, report: &mut Report) -> Result<u64, String> {
+        let disk = SimDisk::holding(self.bytes.clone());
+        disk.fail(which.fault());
+        let opened = Store::on_disk(&disk, options(self.passed_ms).0);
+        let met = disk.faults_met();
+        let refused = match opened {
+            Ok(store) => {
+                disk.cut();
+                drop(store);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            report.add("openings refused", 1);
+            if error.kind() != ErrorKind::Poisoned {
+                return Err(format!("a fault while opening was told as {error:?}"));
+            }
+        }
+        let (durable, unsynced) = disk.unsynced();
+        let mut draws = Draws::new(which.at);
+        for cut in [Cut::Nothing, Cut::All] {
+            let disk = SimDisk::holding(cut.of(&durable, &unsynced, &mut draws));
+            let store = Store::on_disk(&disk, options(self.passed_ms).0).map_err(|error| {
+                format!("after a fault while opening, {cut:?}: it does not open: {error:?}")
+            })?;
+            let seen =
+                look(&store).and_then(|seen| seen.find(&[self.world.clone()], self.now_ms).map(|_| ()));
+            disk.cut();
+            seen.map_err(|what| format!("after a fault while opening, {cut:?}: {what}"))?;
+        }
+        Ok(met)
+    }
 }

@@ -12,26 +12,38 @@ use super::record::{Point, Recording};
 use crate::proofs::Report;
 use crate::seeded::Draws;
 
-/// The ways in which a power cut treats what was not synced: none of it tears, or as this says.
-const TEARS: [Option<Tear>; 7] = [
-    None,
-    Some(Tear { sector_len: 512, garbage: false }),
-    Some(Tear { sector_len: 512, garbage: false }),
-    Some(Tear { sector_len: 4096, garbage: false }),
-    Some(Tear { sector_len: 4096, garbage: false }),
-    Some(Tear { sector_len: 512, garbage: true }),
-    Some(Tear { sector_len: 4096, garbage: true }),
+/// What a power cut leaves of the changes that were not synced. Cut at each change in turn, all of them are also
+/// each prefix of a longer row of changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cut {
+    All,
+    Nothing,
+    Torn(Tear),
+}
+
+/// Drawn anew each time, so twice the same are two images.
+const CUTS: [Cut; 8] = [
+    Cut::All,
+    Cut::Nothing,
+    Cut::Torn(Tear { sector_len: 512, garbage: false }),
+    Cut::Torn(Tear { sector_len: 512, garbage: false }),
+    Cut::Torn(Tear { sector_len: 4096, garbage: false }),
+    Cut::Torn(Tear { sector_len: 4096, garbage: false }),
+    Cut::Torn(Tear { sector_len: 512, garbage: true }),
+    Cut::Torn(Tear { sector_len: 4096, garbage: true }),
 ];
+/// Those in which the opening is cut: one of each kind.
+const CUTS_OF_OPENING: [Cut; 5] = [CUTS[0], CUTS[1], CUTS[2], CUTS[4], CUTS[6]];
 /// Arbitrary: every so many images also the opening is crashed, at every change it makes.
 const DOUBLE_EVERY: u64 = 24;
 /// Arbitrary: every so many images the store is also asked, which writes, and so takes ten times as long.
 const PROBE_EVERY: u64 = 12;
 
-/// Which image: after so many changes, and by which of the tears.
+/// Which image: after so many changes, and by which of the cuts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Which {
     pub(super) ops: usize,
-    pub(super) tear: usize,
+    pub(super) cut: usize,
 }
 
 /// All images of a recorded run, or only one.
@@ -46,7 +58,10 @@ pub(super) fn check_all(recording: &Recording, seed: u64, only: Option<Which>, r
             })
         };
         let threads: Vec<_> = (0..parts).map(spawn).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a panic of the store's is caught")).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a panic of the store's is caught"))
+            .collect::<Vec<_>>()
     });
     reports.into_iter().for_each(|part| report.take_in(part));
 }
@@ -71,35 +86,42 @@ fn check_part(
         }
         let Some(point) = recording.at(ops, now_after) else { continue };
         let unsynced = &recording.ops[synced..ops];
-        for (tear, how) in TEARS.iter().enumerate() {
-            if only.is_some_and(|only| only.tear != tear) || (unsynced.is_empty() && tear > 0) {
+        for (number, how) in CUTS.iter().enumerate() {
+            if only.is_some_and(|only| only.cut != number) || (unsynced.is_empty() && number > 0) {
                 continue;
             }
-            let mut draws = Draws::new(seed ^ ((ops as u64) << 8) ^ tear as u64);
-            let bytes = cut(&durable, unsynced, *how, &mut draws);
+            let mut draws = Draws::new(seed ^ ((ops as u64) << 8) ^ number as u64);
+            let bytes = how.of(&durable, unsynced, &mut draws);
             report.cases += 1;
             let checked = catch_unwind(AssertUnwindSafe(|| {
                 check(bytes, &point, &recording.tokens, only.is_some(), &mut draws, report)
             }));
             let what = checked.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
             if let Err(what) = what {
+                let test = if recording.lies { "a_disk_that_lies" } else { "every_crash" };
                 report.violation(format!(
-                    "{what} [at {}]; replay: KEYCLAIM_SEED={seed} KEYCLAIM_IMAGE={ops}:{tear} cargo test -p \
-                     keyclaim-tests --test crash_images every_crash",
+                    "{what} [at {}]; replay: KEYCLAIM_SEED={seed} KEYCLAIM_IMAGE={ops}:{number} cargo test -p \
+                     keyclaim-tests --test crash_images {test}",
                     point.what
                 ));
+                // What follows a broken promise is worse, down to files on which redb aborts the process.
+                return;
             }
         }
     }
 }
 
-pub(super) fn cut(durable: &[u8], unsynced: &[DiskOp], tear: Option<Tear>, draws: &mut Draws) -> Vec<u8> {
-    let Some(tear) = tear else {
+impl Cut {
+    /// The image.
+    pub(super) fn of(self, durable: &[u8], unsynced: &[DiskOp], draws: &mut Draws) -> Vec<u8> {
         let mut bytes = durable.to_vec();
-        unsynced.iter().for_each(|op| op.apply(&mut bytes));
-        return bytes;
-    };
-    torn(durable, unsynced, tear, &mut |end| draws.below(end))
+        match self {
+            Self::All => unsynced.iter().for_each(|op| op.apply(&mut bytes)),
+            Self::Nothing => {}
+            Self::Torn(tear) => return torn(durable, unsynced, tear, &mut |end| draws.below(end)),
+        }
+        bytes
+    }
 }
 
 fn check(
@@ -146,20 +168,22 @@ fn check_opening(
             opening[synced..ops].iter().for_each(|op| op.apply(&mut durable));
             synced = ops;
         }
-        for tear in [TEARS[0], TEARS[1], TEARS[3], TEARS[5]] {
-            if synced == ops && tear.is_some() {
-                continue;
-            }
+        // Of nothing unsynced there is one image.
+        let cuts = if synced == ops { &CUTS_OF_OPENING[..1] } else { &CUTS_OF_OPENING };
+        for cut in cuts {
             report.add("double", 1);
-            let again = SimDisk::holding(cut(&durable, &opening[synced..ops], tear, draws));
-            let store = Store::on_disk(&again, options(point.passed_ms).0)
-                .map_err(|error| format!("crashed at change {ops} of opening, it does not open: {error:?}"))?;
+            let again = SimDisk::holding(cut.of(&durable, &opening[synced..ops], draws));
+            let store = Store::on_disk(&again, options(point.passed_ms).0).map_err(|error| {
+                format!("crashed at change {ops} of opening, it does not open: {error:?}")
+            })?;
             let found = Seen::of(&store);
             again.cut();
-            let found =
-                found.map_err(|error| format!("crashed at change {ops} of opening, unreadable: {error:?}"))?;
+            let found = found
+                .map_err(|error| format!("crashed at change {ops} of opening, unreadable: {error:?}"))?;
             if found != *seen {
-                return Err(format!("crashed at change {ops} of opening, it shows something else than before"));
+                return Err(format!(
+                    "crashed at change {ops} of opening, it shows something else than before"
+                ));
             }
         }
     }

@@ -276,7 +276,8 @@ fn drain(store: &Store, world: &World) -> Result<(), String> {
     // Payloads of one key are numbered upwards, and those with an ordering key come in that order.
     for key in 0..KEYS {
         let ordered = format!("ordered-{key}-");
-        let numbers: Vec<&String> = delivered.iter().filter(|payload| payload.starts_with(&ordered)).collect();
+        let numbers: Vec<&String> =
+            delivered.iter().filter(|payload| payload.starts_with(&ordered)).collect();
         same("the order of events", &numbers.is_sorted(), &true)?;
     }
     Ok(())

@@ -8,10 +8,12 @@
 mod action;
 mod drive;
 mod faults;
+mod group;
 mod images;
 mod look;
 mod perform;
 mod record;
+mod values;
 mod world;
 
 use std::env;
@@ -38,10 +40,9 @@ pub fn crash_images_of_a_lying_disk(budget: &Budget) -> Report {
 fn images_of(budget: &Budget, lies: bool) -> Report {
     let mut report = Report::new(IMAGES, budget.seed);
     let only = picked("KEYCLAIM_IMAGE").and_then(|parts| match parts[..] {
-        [ops, tear] => Some(images::Which {
-            ops: usize::try_from(ops).ok()?,
-            tear: usize::try_from(tear).ok()?,
-        }),
+        [ops, cut] => {
+            Some(images::Which { ops: usize::try_from(ops).ok()?, cut: usize::try_from(cut).ok()? })
+        }
         _ => None,
     });
     for seed in budget.seed.. {
@@ -67,7 +68,9 @@ fn images_of(budget: &Budget, lies: bool) -> Report {
 pub fn fault_points(budget: &Budget) -> Report {
     let mut report = Report::new(FAULTS, budget.seed);
     let only = picked("KEYCLAIM_FAULT").and_then(|parts| match parts[..] {
-        [reads, at, how] => Some(faults::Which { reads: reads > 0, at, how: usize::try_from(how).ok()? }),
+        [opening, way, at] => {
+            Some(faults::Which { opening: opening > 0, way: usize::try_from(way).ok()?, at })
+        }
         _ => None,
     });
     for seed in budget.seed.. {

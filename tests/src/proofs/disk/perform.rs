@@ -1,30 +1,23 @@
 //! Doing one action, and what it has changed by what was answered.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use keyclaim::machine::{
-    Blob, Decision, EffectAnswer, InDoubt, Outcome, Response, StepProgress, StepResult, WonKind,
-};
+use keyclaim::machine::{Decision, EffectAnswer, InDoubt, WonKind};
 use keyclaim::outbox::{Ending, RelayOptions, Settled};
 use keyclaim::store::redb::ReadableTable;
 use keyclaim::{
-    Claim, Error, ErrorKind, Event, Generation, Millis, Nonce, Reap, Store, Writes, Written,
-    transaction_error,
+    Claim, Error, ErrorKind, Generation, Millis, Nonce, Reap, Store, Writes, Written, transaction_error,
 };
 
 use super::action::Action;
-use super::drive::{Did, Driver, Fail, HORIZON_MS, LEASE_MS, Owner, WINDOW_MS, options};
+use super::drive::{Did, Driver, Fail, LEASE_MS, Owner, options};
 use super::look::{OWN, TABLE, answer_bytes, name};
+use super::values::{complete, done, outcome, row, step_told, text, with_writes, writes};
 use super::world::{Bytes, Delta, Stands, StepTold, Told};
-use crate::block::join_all;
 use crate::request::{id, request};
 
 /// Longer than a step may take; nothing waits for it.
 const STEP_LIMIT: Duration = Duration::from_millis(LEASE_MS / 2);
-/// Larger bodies than 16 KiB lie in a row of their own.
-const LARGE_LEN: usize = 20_000;
 
 impl Driver {
     /// Does it. Asked again after an error of the store, the same action is the same command.
@@ -80,7 +73,7 @@ impl Driver {
         }
     }
 
-    fn claimed(
+    pub(super) fn claimed(
         &mut self,
         key: u64,
         nonce: Nonce,
@@ -187,7 +180,9 @@ impl Driver {
                 owner.met += 1;
                 Ok(Vec::new())
             }
-            (EffectAnswer::Settling { until_ms }, Some(StepTold::Begun)) if now_ms < until_ms => Ok(Vec::new()),
+            (EffectAnswer::Settling { until_ms }, Some(StepTold::Begun)) if now_ms < until_ms => {
+                Ok(Vec::new())
+            }
             (other, recorded) => broken(format!("{step} of {}: {other:?}, was {recorded:?}", name(key))),
         }
     }
@@ -233,7 +228,13 @@ impl Driver {
     }
 
     /// What follows from an owner's command that was applied.
-    fn said(&mut self, action: &Action, key: u64, now_ms: Millis, renewed_ms: Option<Millis>) -> Did {
+    pub(super) fn said(
+        &mut self,
+        action: &Action,
+        key: u64,
+        now_ms: Millis,
+        renewed_ms: Option<Millis>,
+    ) -> Did {
         let Some(mut told) = self.world.keys.get(&key).cloned() else {
             return broken(format!("{} is new, and its owner was obeyed", name(key)));
         };
@@ -363,52 +364,6 @@ impl Driver {
         Ok(vec![Delta { rows, own: Some((key, number)), ..Delta::of_key(key, Some(told)) }])
     }
 
-    /// Queues the commands while a transaction holds the writer, so that one commit decides them all.
-    fn group_of(&mut self, actions: &[Action]) -> Did {
-        let (store, owners) = (self.store(), &self.owners);
-        let (queued, all_queued) = mpsc::channel();
-        let (may_start, start) = mpsc::channel();
-        let answers = thread::scope(|scope| {
-            let asking = scope.spawn(move || {
-                if start.recv().is_err() {
-                    return Vec::new();
-                }
-                let mut all: Vec<Asked<'_>> =
-                    actions.iter().map(|action| ask(store, owners, action)).collect();
-                // Polled behind the others: by now they are queued.
-                all.push(Box::pin(async move {
-                    let _ = queued.send(());
-                    Ok(Told1::Nothing)
-                }));
-                join_all(all)
-            });
-            let held = store.transaction::<(), Stop>(|_| {
-                let _ = may_start.send(());
-                let _ = all_queued.recv_timeout(Duration::from_secs(10));
-                Err(Stop(None))
-            });
-            drop(may_start);
-            let answers = asking.join().unwrap_or_default();
-            match held {
-                Err(Stop(Some(error))) => Err(error),
-                _ => Ok(answers),
-            }
-        })?;
-        let mut deltas = Vec::new();
-        for (action, answer) in actions.iter().zip(answers) {
-            deltas.extend(match (action, answer?) {
-                (Action::Claim { key, nonce, writes }, Told1::Claimed(told)) => {
-                    self.claimed(*key, *nonce, *writes, told)?
-                }
-                (Action::Complete { key, .. }, Told1::Said(Written::Done(()))) => {
-                    self.said(action, *key, self.now_ms(), None)?
-                }
-                (action, _) => return broken(format!("{action:?} conflicts")),
-            });
-        }
-        Ok(deltas)
-    }
-
     fn end_first(&mut self, is_published: bool, is_again: bool) -> Did {
         let Some(delivery) = self.leased.first().cloned() else { return Ok(Vec::new()) };
         let ending = if is_published {
@@ -464,51 +419,9 @@ impl Driver {
     }
 }
 
-enum Told1 {
-    Claimed(Written<Decision<Claim>>),
-    Said(Written),
-    Nothing,
-}
-
-type Asked<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Told1, Error>> + 'a>>;
-
-/// Ends a transaction without a trace.
-struct Stop(Option<Error>);
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self(Some(error))
-    }
-}
-
 impl From<Error> for Fail {
     fn from(error: Error) -> Self {
         Self::Store(error)
-    }
-}
-
-fn ask<'a>(
-    store: &'a Store,
-    owners: &'a std::collections::BTreeMap<u64, Owner>,
-    action: &'a Action,
-) -> Asked<'a> {
-    match action {
-        Action::Claim { key, nonce, writes: wanted } => Box::pin(async move {
-            let request = request(&name(*key)).nonce(*nonce);
-            let wanted = wanted.map_or_else(Writes::new, |number| writes(*key, number));
-            store.claim_with_async(&request, &wanted).await.map(Told1::Claimed)
-        }),
-        Action::Complete { key, number, .. } => Box::pin(async move {
-            match owners.get(key) {
-                Some(owner) => owner
-                    .claim
-                    .complete_with_async(&outcome(*number), writes(*key, *number))
-                    .await
-                    .map(Told1::Said),
-                None => Ok(Told1::Nothing),
-            }
-        }),
-        _ => Box::pin(async { Ok(Told1::Nothing) }),
     }
 }
 
@@ -522,68 +435,6 @@ fn claim(
     store.claim_with(&request(&name(key)).nonce(nonce), &wanted)
 }
 
-fn text(number: u64) -> String {
-    format!("number {number}")
-}
-
-fn row(key: u64, number: u64) -> Writes {
-    Writes::new().put(TABLE, name(key).as_bytes(), text(number).as_bytes())
-}
-
-/// A row of the key, an event, and a condition that holds.
-fn writes(key: u64, number: u64) -> Writes {
-    row(key, number).require(TABLE, b"never", None).emit(event(key, number))
-}
-
-fn payload(key: u64, number: u64) -> String {
-    let kind = if number.is_multiple_of(3) { "free" } else { "ordered" };
-    format!("{kind}-{key}-{number:06}")
-}
-
-fn event(key: u64, number: u64) -> Event {
-    let event = Event::new("payments", payload(key, number));
-    if number.is_multiple_of(3) { event } else { event.ordering_key(name(key)) }
-}
-
-fn with_writes(delta: &mut Delta, key: u64, number: u64) {
-    delta.rows.push((name(key), Bytes(text(number).into_bytes())));
-    delta.emitted = Some(payload(key, number));
-}
-
-fn outcome(number: u64) -> Outcome {
-    let len = if number.is_multiple_of(5) { LARGE_LEN } else { 32 };
-    let body: Vec<u8> = number.to_be_bytes().into_iter().cycle().take(len).collect();
-    Outcome::success(Response::new(201, body).header("location", text(number)))
-}
-
-fn complete(number: u64, now_ms: Millis) -> Stands {
-    Stands::Complete {
-        body: answer_bytes(&outcome(number).response),
-        completed_ms: now_ms,
-        window_until_ms: now_ms.plus(Millis(WINDOW_MS)),
-        horizon_until_ms: now_ms.plus(Millis(HORIZON_MS)),
-    }
-}
-
-impl Told {
-    /// The outcome stands for all that was recorded on the way to it.
-    fn complete(&mut self, number: u64, now_ms: Millis) {
-        self.stands = complete(number, now_ms);
-        (self.steps, self.point) = (Vec::new(), None);
-    }
-}
-
-fn done(number: u64) -> StepResult {
-    StepResult::Done(Blob(number.to_be_bytes().to_vec()))
-}
-
-fn step_told(progress: &StepProgress) -> StepTold {
-    match progress {
-        StepProgress::Begun { .. } => StepTold::Begun,
-        StepProgress::Done(bytes) | StepProgress::Refused(bytes) => StepTold::Done(bytes.0.clone()),
-    }
-}
-
 fn open_step(keys: &std::collections::BTreeMap<u64, Told>, key: u64) -> String {
     keys.get(&key).and_then(|told| told.steps.last()).map(|(name, _)| name.clone()).unwrap_or_default()
 }
@@ -593,10 +444,10 @@ fn require_done(written: &Written) -> Option<Result<Millis, String>> {
     (!written.is_done()).then(|| Err("a condition that holds conflicts".to_owned()))
 }
 
-fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Fail> {
+pub(super) fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Fail> {
     if holds { Ok(()) } else { Err(Fail::Broken(what())) }
 }
 
-fn broken<T>(what: impl Into<String>) -> Result<T, Fail> {
+pub(super) fn broken<T>(what: impl Into<String>) -> Result<T, Fail> {
     Err(Fail::Broken(what.into()))
 }

@@ -12,6 +12,8 @@ pub(super) struct Recording {
     /// Crash points begin here: a file appears whole or not at all, which a backend cannot know.
     pub(super) start: usize,
     pub(super) ops: Vec<DiskOp>,
+    /// Whether the disk lied about its syncs.
+    pub(super) lies: bool,
     steps: Vec<Step>,
     pub(super) tokens: Vec<(u64, Token)>,
 }
@@ -63,7 +65,7 @@ impl Recording {
         }
         let (ops, tokens) = (driver.disk.log(), driver.tokens.clone());
         driver.end();
-        Ok(Self { start, ops, steps: done, tokens })
+        Ok(Self { start, ops, lies, steps: done, tokens })
     }
 
     /// What may be found if only the first `ops` changes were made.
