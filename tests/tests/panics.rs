@@ -79,10 +79,12 @@ fn ten_thousand_panics_cost_their_own_commands_only() {
     assert_eq!(replay(store.claim(&request("owner"))).response, success(b"owner").response);
 }
 
+type Ask = fn(&Store) -> Result<(), Error>;
+
 #[test]
 fn a_panic_inside_the_engine_is_told_and_closing_ends_without_one() {
     let options = || Options::new(Abandoned::Rerun).clock(Arc::new(ManualClock::new(1_700_000_000_000)));
-    let asked: [(&str, fn(&Store) -> Result<(), Error>); 4] = [
+    let asked: [(&str, Ask); 4] = [
         ("a claim", |store| store.claim(&request("new")).map(drop)),
         ("a pass of the reaper", |store| store.reap(&Reap::new()).map(drop)),
         ("a lease of the outbox", |store| store.outbox_lease(1, &RelayOptions::new()).map(drop)),
@@ -93,7 +95,8 @@ fn a_panic_inside_the_engine_is_told_and_closing_ends_without_one() {
         let store = Store::on_disk(&disk, options()).expect("an empty disk");
         let claim = won(store.claim(&request("old")));
         let writes = Writes::new().emit(Event::new("topic", "payload"));
-        claim.complete_with(&success(b"done"), writes).expect("healthy");
+        let done = claim.complete_with(&success(b"done"), writes).expect("healthy");
+        assert!(done.is_done());
         let clock = ManualClock::new(1_700_000_000_000);
         drop((claim, store));
         clock.advance(90 * 24 * 3_600_000);

@@ -4,6 +4,7 @@
 pub mod disk;
 
 use std::collections::BTreeMap;
+use std::thread;
 
 /// How much to do, as counts and not as seconds: the same budget does the same again.
 #[derive(Clone, Copy, Debug)]
@@ -71,5 +72,29 @@ impl Report {
     pub fn check(&self) {
         println!("{}: seed {}, {} cases, {:?}", self.harness, self.seed, self.cases, self.counts);
         assert!(self.violations.is_empty(), "{}\n{}", self.harness, self.violations.join("\n"));
+    }
+}
+
+/// Shares a run out among the cores: `check` is called once for each, with the number of its part and how many
+/// there are.
+///
+/// # Panics
+/// If `check` does.
+pub fn in_parts(report: &mut Report, check: impl Fn((usize, usize), &mut Report) + Sync) {
+    let parts = thread::available_parallelism().map_or(1, usize::from);
+    let (check, harness, seed) = (&check, report.harness, report.seed);
+    let reports: Vec<_> = thread::scope(|scope| {
+        let spawn = |part| {
+            scope.spawn(move || {
+                let mut report = Report::new(harness, seed);
+                check((part, parts), &mut report);
+                report
+            })
+        };
+        let threads: Vec<_> = (0..parts).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().expect("as documented")).collect()
+    });
+    for part in reports {
+        report.take_in(part);
     }
 }

@@ -2,7 +2,6 @@
 //! doubt is asked again, and the run goes on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 
 use keyclaim::store::disk::{DiskFault, SimDisk, Tear};
 use keyclaim::{Error, ErrorKind, Millis, Store};
@@ -12,7 +11,7 @@ use super::drive::{Driver, Fail, options};
 use super::images::Cut;
 use super::look::{Seen, probe};
 use super::world::{Delta, World};
-use crate::proofs::Report;
+use crate::proofs::{Report, in_parts};
 use crate::seeded::Draws;
 
 const EIO: i32 = 5;
@@ -62,22 +61,9 @@ pub(super) fn check_all(seed: u64, only: Option<Which>, report: &mut Report) {
             ));
         }
     };
-    let parts = thread::available_parallelism().map_or(1, |parts| parts.get() as u64);
-    let reports = thread::scope(|scope| {
-        let (crashed, spawn) = (&crashed, |part, crashed| {
-            scope.spawn(move || {
-                let mut report = Report::new(super::FAULTS, seed);
-                check_part(seed, crashed, only, (part, parts), &mut report);
-                report
-            })
-        });
-        let threads: Vec<_> = (0..parts).map(|part| spawn(part, crashed)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("a panic of the store's is caught"))
-            .collect::<Vec<_>>()
+    in_parts(report, |(part, parts), report| {
+        check_part(seed, &crashed, only, (part as u64, parts as u64), report);
     });
-    reports.into_iter().for_each(|part| report.take_in(part));
 }
 
 fn check_part(
@@ -279,8 +265,8 @@ impl Crashed {
             let store = Store::on_disk(&disk, options(self.passed_ms).0).map_err(|error| {
                 format!("after a fault while opening, {cut:?}: it does not open: {error:?}")
             })?;
-            let seen =
-                look(&store).and_then(|seen| seen.find(&[self.world.clone()], self.now_ms).map(|_| ()));
+            let seen = look(&store)
+                .and_then(|seen| seen.find(std::slice::from_ref(&self.world), self.now_ms).map(|_| ()));
             disk.cut();
             seen.map_err(|what| format!("after a fault while opening, {cut:?}: {what}"))?;
         }

@@ -52,7 +52,7 @@ impl Driver {
         for (action, answer) in actions.iter().zip(answers) {
             deltas.extend(match (action, answer?) {
                 (Action::Claim { key, nonce, writes }, Answer::Claimed(told)) => {
-                    self.claimed(*key, *nonce, *writes, told)?
+                    self.claimed(*key, *nonce, *writes, *told)?
                 }
                 (Action::Complete { key, .. }, Answer::Said(Written::Done(()))) => {
                     self.said(action, *key, self.now_ms(), None)?
@@ -65,7 +65,7 @@ impl Driver {
 }
 
 enum Answer {
-    Claimed(Written<Decision<Claim>>),
+    Claimed(Box<Written<Decision<Claim>>>),
     Said(Written),
     Nothing,
 }
@@ -86,7 +86,7 @@ fn ask<'a>(store: &'a Store, owners: &'a BTreeMap<u64, Owner>, action: &'a Actio
         Action::Claim { key, nonce, writes: wanted } => Box::pin(async move {
             let request = request(&name(*key)).nonce(*nonce);
             let wanted = wanted.map_or_else(Writes::new, |number| writes(*key, number));
-            store.claim_with_async(&request, &wanted).await.map(Answer::Claimed)
+            store.claim_with_async(&request, &wanted).await.map(Box::new).map(Answer::Claimed)
         }),
         Action::Complete { key, number, .. } => Box::pin(async move {
             match owners.get(key) {

@@ -1,7 +1,6 @@
 //! Crash images: what a power cut may leave at each change of a recorded run, opened and held against the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 
 use keyclaim::Store;
 use keyclaim::store::disk::{DiskOp, SimDisk, Tear, torn};
@@ -9,7 +8,7 @@ use keyclaim::store::disk::{DiskOp, SimDisk, Tear, torn};
 use super::drive::{now_after, options};
 use super::look::{Seen, probe};
 use super::record::{Point, Recording};
-use crate::proofs::Report;
+use crate::proofs::{Report, in_parts};
 use crate::seeded::Draws;
 
 /// What a power cut leaves of the changes that were not synced. Cut at each change in turn, all of them are also
@@ -48,22 +47,7 @@ pub(super) struct Which {
 
 /// All images of a recorded run, or only one.
 pub(super) fn check_all(recording: &Recording, seed: u64, only: Option<Which>, report: &mut Report) {
-    let parts = thread::available_parallelism().map_or(1, usize::from);
-    let reports = thread::scope(|scope| {
-        let spawn = |part| {
-            scope.spawn(move || {
-                let mut report = Report::new(super::IMAGES, seed);
-                check_part(recording, seed, only, (part, parts), &mut report);
-                report
-            })
-        };
-        let threads: Vec<_> = (0..parts).map(spawn).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("a panic of the store's is caught"))
-            .collect::<Vec<_>>()
-    });
-    reports.into_iter().for_each(|part| report.take_in(part));
+    in_parts(report, |part, report| check_part(recording, seed, only, part, report));
 }
 
 fn check_part(
@@ -94,7 +78,7 @@ fn check_part(
             let bytes = how.of(&durable, unsynced, &mut draws);
             report.cases += 1;
             let checked = catch_unwind(AssertUnwindSafe(|| {
-                check(bytes, &point, &recording.tokens, only.is_some(), &mut draws, report)
+                check(&bytes, &point, &recording.tokens, only.is_some(), &mut draws, report)
             }));
             let what = checked.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
             if let Err(what) = what {
@@ -125,14 +109,14 @@ impl Cut {
 }
 
 fn check(
-    bytes: Vec<u8>,
+    bytes: &[u8],
     point: &Point,
     tokens: &[(u64, keyclaim::Token)],
     is_thorough: bool,
     draws: &mut Draws,
     report: &mut Report,
 ) -> Result<(), String> {
-    let disk = SimDisk::holding(bytes.clone());
+    let disk = SimDisk::holding(bytes.to_vec());
     let (options, clock) = options(point.passed_ms);
     let opened = Store::on_disk(&disk, options).map_err(|error| format!("it does not open: {error:?}"))?;
     let opening = disk.log();
@@ -140,7 +124,7 @@ fn check(
         let seen = Seen::of(&opened).map_err(|error| format!("it cannot be read: {error:?}"))?;
         let worlds = seen.find(&point.worlds, point.now_ms)?;
         if is_thorough || draws.below(DOUBLE_EVERY) == 0 {
-            check_opening(&bytes, &opening, point, &seen, draws, report)?;
+            check_opening(bytes, &opening, point, &seen, draws, report)?;
         }
         if is_thorough || draws.below(PROBE_EVERY) == 0 {
             report.add("asked", 1);

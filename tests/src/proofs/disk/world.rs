@@ -86,7 +86,9 @@ impl World {
         let mut worlds = vec![self.clone()];
         for delta in deltas {
             let mut with = worlds.clone();
-            with.iter_mut().for_each(|world| world.apply(delta));
+            for world in &mut with {
+                world.apply(delta);
+            }
             worlds.extend(with);
         }
         worlds
@@ -100,7 +102,9 @@ impl World {
     /// The same with what became of all of these commands.
     pub(super) fn after(&self, deltas: &[Delta]) -> Self {
         let mut world = self.clone();
-        deltas.iter().for_each(|delta| world.apply(delta));
+        for delta in deltas {
+            world.apply(delta);
+        }
         world
     }
 }
