@@ -12,7 +12,7 @@ use rules::{
     adr_faults, foreign_places, impure, not_ascii, readme_faults, todos_without_issue, too_long, too_new,
     unfinished, unlinked_pages, unreasoned_allows, uses_crate,
 };
-use tree::{Source, metadata, reached_sources, sources, top};
+use tree::{Source, ignored, metadata, reached_sources, sources, top};
 
 /// Arbitrary: more than this and a newcomer gets lost. Most files are far below.
 const SOURCE_LINES_MAX: usize = 700;
@@ -35,6 +35,11 @@ fn every_rust_file_is_part_of_a_target() {
             .filter(|source| !reached.contains(&source.path))
             .map(|source| format!("{}: orphan", source.path)),
     );
+}
+
+#[test]
+fn nothing_that_a_test_reads_is_left_out_of_a_clone() {
+    none(ignored().iter().filter(|path| !is_built(path)).map(|path| format!("{path}: ignored by git")));
 }
 
 #[test]
@@ -152,6 +157,15 @@ fn core_outside(home: &str) -> Vec<Source> {
 
 fn is_code(source: &Source) -> bool {
     CODE.contains(&extension(source)) || source.path == "Makefile" || source.path.starts_with(".ci/")
+}
+
+/// Whether a tool wrote this file and writes it again; anything else belongs in a clone.
+fn is_built(path: &str) -> bool {
+    let is_folder = |part: &str| {
+        matches!(part, "target" | "node_modules" | "__pycache__" | ".venv" | "artifacts")
+            || part.ends_with(".egg-info")
+    };
+    path.split('/').any(is_folder) || [".o", ".profraw", ".DS_Store"].iter().any(|end| path.ends_with(end))
 }
 
 fn is_lock_file(source: &Source) -> bool {

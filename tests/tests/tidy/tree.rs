@@ -21,17 +21,27 @@ pub(crate) fn top() -> PathBuf {
 /// that it is Rust.
 pub(crate) fn sources() -> Vec<Source> {
     let top = top();
+    let paths = git_files(&["--cached", "--others", "--exclude-standard"]);
+    let sources: Vec<Source> = paths.iter().filter_map(|path| read(&top, path)).collect();
+    assert!(sources.len() > 20, "git lists next to nothing: {paths:?}");
+    sources
+}
+
+/// Files that are here, and will not be in a clone.
+pub(crate) fn ignored() -> BTreeSet<String> {
+    git_files(&["--others", "--ignored", "--exclude-standard"])
+}
+
+fn git_files(arguments: &[&str]) -> BTreeSet<String> {
     let list = Command::new("git")
-        .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(&top)
+        .args(["-c", "safe.directory=*", "ls-files", "-z"])
+        .args(arguments)
+        .current_dir(top())
         .output()
         .expect("git can be started: the tidy test looks at what it tracks");
     assert!(list.status.success(), "git ls-files: {}", String::from_utf8_lossy(&list.stderr));
     let list = String::from_utf8(list.stdout).expect("file names are UTF-8");
-    let paths: BTreeSet<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
-    let sources: Vec<Source> = paths.into_iter().filter_map(|path| read(&top, path)).collect();
-    assert!(sources.len() > 20, "git lists next to nothing: {list}");
-    sources
+    list.split('\0').filter(|path| !path.is_empty()).map(Into::into).collect()
 }
 
 /// What cargo knows of one workspace.
