@@ -165,7 +165,10 @@ fn is_built(path: &str) -> bool {
         matches!(part, "target" | "node_modules" | "__pycache__" | ".venv" | "artifacts")
             || part.ends_with(".egg-info")
     };
-    path.split('/').any(is_folder) || [".o", ".profraw", ".DS_Store"].iter().any(|end| path.ends_with(end))
+    // The examples leave their stores where they are started: at the top.
+    !path.contains('/')
+        || path.split('/').any(is_folder)
+        || [".o", ".profraw", ".DS_Store"].iter().any(|end| path.ends_with(end))
 }
 
 fn is_lock_file(source: &Source) -> bool {
