@@ -2,6 +2,7 @@
 //! the check that it notices a bug call the same code.
 
 pub mod disk;
+pub mod soak;
 
 use std::collections::BTreeMap;
 use std::thread;
