@@ -137,7 +137,9 @@ impl Settings {
         if self.appends {
             self.write_readme()?;
         }
-        broken.iter().for_each(|violation| println!("VIOLATION {violation}"));
+        for violation in &broken {
+            println!("VIOLATION {violation}");
+        }
         Ok(lines.iter().all(|line| line.violations == 0))
     }
 

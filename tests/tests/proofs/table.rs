@@ -66,7 +66,7 @@ fn targets_of_one_tool_are_one_row() {
 #[test]
 fn the_readme_counts_runs_of_commits_and_of_nothing_else() {
     let dirty = line("aaa", "kills", 77, 1).replace(r#""dirty":false"#, r#""dirty":true"#);
-    assert_eq!(readme(&lines(&[dirty.clone()])), "No long run is in the ledger yet.\n");
+    assert_eq!(readme(&lines(std::slice::from_ref(&dirty))), "No long run is in the ledger yet.\n");
     let later = line("bbb", "soak", 60, 0).replace("2026-12-01 05:00", "2027-01-02 03:04");
     let text = readme(&lines(&[later, dirty, line("aaa", "kills", 100, 0)]));
     assert!(

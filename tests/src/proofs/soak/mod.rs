@@ -162,7 +162,9 @@ fn judge(plan: &Plan, samples: &[Sample], used: &[u64], report: &mut Report) {
     }
     if !report.violations.is_empty() {
         eprintln!("{}", Sample::HEAD);
-        samples.iter().for_each(|sample| eprintln!("{sample}"));
+        for sample in samples {
+            eprintln!("{sample}");
+        }
         eprintln!("KiB in use each time the file was closed: {used:?}");
     }
 }
@@ -365,7 +367,11 @@ fn options(plan: &Plan, known: &Arc<Known>) -> keyclaim::Result<Options> {
 
 /// How much of a closed file is in use, as the engine itself counts it.
 fn used_kib(path: &Path) -> u64 {
-    let stats = || -> Result<_, redb::Error> { Ok(redb::Database::open(path)?.begin_write()?.stats()?) };
+    let stats = || -> Result<_, redb::Error> {
+        // The engine's own default would keep what it has read in memory, and that is judged.
+        let db = redb::Database::builder().set_cache_size(CACHE_LEN).open(path)?;
+        Ok(db.begin_write()?.stats()?)
+    };
     let stats = stats().expect("the file was closed well");
     stats.allocated_pages() * stats.page_size() as u64 / 1024
 }

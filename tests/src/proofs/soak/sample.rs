@@ -63,13 +63,16 @@ pub fn growth(samples: &[u64]) -> Growth {
     Growth { before: max(&samples[quarter..half]), after: max(&samples[half..]) }
 }
 
+/// A figure of a sample.
+pub(super) type Of = fn(&Sample) -> u64;
+
 impl Sample {
     /// What stands above samples that are printed.
     pub const HEAD: &str =
         "     s   file KiB  memory KiB  descriptors  threads  claims  p99 us  in flight  events";
 
     /// All that must not grow.
-    pub(super) const JUDGED: [(Judged, fn(&Self) -> u64); 4] = [
+    pub(super) const JUDGED: [(Judged, Of); 4] = [
         (Judged::FILE, |s| s.file_kib),
         (Judged { name: "memory KiB", before: "memory_kib_before", after: "memory_kib" }, |s| s.memory_kib),
         (Judged { name: "descriptors", before: "descriptors_before", after: "descriptors" }, |s| {
@@ -91,8 +94,8 @@ impl Sample {
     /// Looks at the file and at this process. `claims` are how long those since the last sample took, in us.
     pub(super) fn take(at: Duration, file: &Path, mut claims: Vec<u64>, stats: Option<&Stats>) -> Self {
         claims.sort_unstable();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let process = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let memory = process.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
         let entries = |folder: &str| fs::read_dir(folder).map_or(0, |entries| entries.count() as u64);
         Self {
             at,

@@ -74,11 +74,11 @@ impl Turns {
         let turn = Turn { store, known, plant: self.plant };
         let told = match self.draws.below(100) {
             0..50 => turn.order(next_key.fetch_add(1, Ordering::Relaxed)),
-            50..75 => turn.with(known.any_done(&mut self.draws), |done| turn.ask_again(done)),
-            75..80 => turn.with(known.any_done(&mut self.draws), |done| turn.ask_otherwise(done)),
-            80..88 => turn.with(known.any_done(&mut self.draws), |done| turn.look(done)),
-            88..94 => turn.with(known.take_abandoned(), |done| turn.is_finished(done)),
-            94..98 => turn.with(known.take_old(), |done| turn.order(done.key)),
+            50..75 => with(known.any_done(&mut self.draws), |done| turn.ask_again(done)),
+            75..80 => with(known.any_done(&mut self.draws), |done| turn.ask_otherwise(done)),
+            80..88 => with(known.any_done(&mut self.draws), |done| turn.look(done)),
+            88..94 => with(known.take_abandoned(), |done| turn.is_finished(done)),
+            94..98 => with(known.take_old(), |done| turn.order(done.key)),
             _ => turn.list(),
         };
         match told {
@@ -96,11 +96,6 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The ledger may have nothing to look at yet.
-    fn with(&self, done: Option<Done>, then: impl FnOnce(Done) -> Told) -> Told {
-        done.map_or(Ok(()), then)
-    }
-
     fn order(&self, key: u64) -> Told {
         match self.claim(key, payload(key).as_bytes())? {
             Decision::Won(claim) => self.attempt(key, claim),
@@ -186,25 +181,13 @@ impl Turn<'_> {
         match self.claim(key, payload(key).as_bytes())? {
             Decision::Replay(replay) => {
                 self.known.count("replays");
-                self.is_exact(key, token, &replay.response)
+                is_exact(key, token, &replay.response)
             }
             Decision::Won(claim) if !done.is_in_window() => self.complete(key, &claim),
             _ if !done.is_in_window() => Ok(()),
             other => {
                 Err(Stop::Wrong(format!("key {key} was completed by {token}, and was told {}", other.name())))
             }
-        }
-    }
-
-    fn is_exact(&self, key: u64, token: u64, response: &Response) -> Told {
-        let location = (Blob::from("location".as_bytes()), Blob::from(payload(key).as_bytes()));
-        let is_exact = response.status == 201
-            && response.headers == [location]
-            && response.body.bytes() == Some(body(key, token).as_slice());
-        if is_exact {
-            Ok(())
-        } else {
-            Err(Stop::Wrong(format!("the replay of key {key} is not what {token} completed")))
         }
     }
 
@@ -247,7 +230,7 @@ impl Turn<'_> {
                     )));
                 }
                 self.known.count("finished by the completer");
-                self.is_exact(key, by, &replay.response)
+                is_exact(key, by, &replay.response)
             }
             Decision::Won(claim) => {
                 self.known.count("finished by the next caller");
@@ -317,6 +300,24 @@ impl Turn<'_> {
     }
 }
 
+/// The ledger may have nothing to look at yet.
+fn with(done: Option<Done>, then: impl FnOnce(Done) -> Told) -> Told {
+    done.map_or(Ok(()), then)
+}
+
+/// The answer is what this attempt completed with.
+fn is_exact(key: u64, token: u64, response: &Response) -> Told {
+    let location = (Blob::from("location".as_bytes()), Blob::from(payload(key).as_bytes()));
+    let is_exact = response.status == 201
+        && response.headers == [location]
+        && response.body.bytes() == Some(body(key, token).as_slice());
+    if is_exact {
+        Ok(())
+    } else {
+        Err(Stop::Wrong(format!("the replay of key {key} is not what {token} completed")))
+    }
+}
+
 /// The completer's handler: the same steps, and an outcome of its own.
 pub(super) fn finish(takeover: &Takeover, known: &Known) -> std::result::Result<Ended, Later> {
     let Some(key) = std::str::from_utf8(takeover.request()).ok().and_then(key_of) else {
@@ -370,9 +371,9 @@ const BODY_LENS: [usize; 20] = [
 /// What the attempt with this token answers.
 fn body(key: u64, token: u64) -> Vec<u8> {
     let mut body = format!("{key} {token}\n").into_bytes();
-    let len = BODY_LENS[(key / 10 % BODY_LENS.len() as u64) as usize];
-    let fill = Draws::new(key ^ (token << 32)).below(256) as u8;
-    body.extend((0..len).map(|at| fill.wrapping_add(at as u8)));
+    let len = BODY_LENS.iter().cycle().nth(usize::try_from(key / 10 % 20).unwrap_or_default());
+    let first = Draws::new(key ^ (token << 32)).below(256);
+    body.extend((first..).map(|byte| byte.to_le_bytes()[0]).take(len.copied().unwrap_or_default()));
     body
 }
 
