@@ -148,6 +148,17 @@ impl StoreTime {
         self.last.store_ms
     }
 
+    /// Goes on from what another process has saved, if that is further: all that share a store have one time.
+    pub fn catch_up(&mut self, saved: Saved, reading: Reading) {
+        self.advance(reading, CLOCK_DISORDER_MS);
+        let mut other = Self { last: saved, ..*self };
+        // That process may have read its clock behind this one.
+        other.advance(reading, CLOCK_DISORDER_MS);
+        if other.last.store_ms > self.last.store_ms {
+            self.last = other.last;
+        }
+    }
+
     /// What to keep in the store for the next opening.
     pub fn saved(&self) -> Saved {
         self.last

@@ -102,7 +102,7 @@ pub use policy::{Abandoned, AfterFailure, AfterWindow, Millis, Policy};
 #[cfg(feature = "store")]
 pub use stats::Stats;
 #[cfg(feature = "store")]
-pub use store::{ClaimRequest, ClaimWait, Options, Store, Transaction, View, transaction_error};
+pub use store::{ClaimRequest, ClaimWait, Options, Sharing, Store, Transaction, View, transaction_error};
 pub use token::{Generation, Nonce, StoreId, Token, downstream_key, downstream_key_of_id};
 #[cfg(feature = "store")]
 pub use upkeep::{Completer, CompleterPass, CompleterReport, Ended, Later, Reap, Reaped, Takeover};

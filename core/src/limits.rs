@@ -87,6 +87,18 @@ pub const STATS_READS_MAX: usize = 10_000;
 pub const OWNER_QUEUE_LEN_MAX: usize = 4;
 /// For how many leases the store renews a live claim: a handler that runs ten times its lease is stuck.
 pub const RENEW_LEASES_DEFAULT: u32 = 10;
+/// How long a command waits for another process that writes to the same store, before it is told `Busy`, in
+/// milliseconds. Arbitrary: far longer than any commit, and shorter than the patience of a proxy.
+pub const WRITE_WAIT_MS_DEFAULT: u64 = 5_000;
+/// Shortest and longest pause in microseconds between two looks whether another process has ended its write. The
+/// shortest is a fraction of a sync, the longest what a machine with many processes can spare.
+pub const WRITE_POLL_US: (u64, u64) = (50, 2_000);
+/// Shortest and longest pause in milliseconds between two looks at a key that is in flight in another process, whose
+/// outcome rings no bell here. The longest is how late its outcome is told; arbitrary, as what a person does not see.
+pub const WAIT_POLL_MS: (u64, u64) = (5, 100);
+/// How long the upkeep of one process keeps the others from theirs without a sign of life, in milliseconds; never
+/// less than three of its periods. Arbitrary: a restart is shorter.
+pub const UPKEEP_LEASE_MS_MIN: u64 = 10_000;
 /// Longest pause in milliseconds between two looks at a file that another process has open. A quarter of
 /// a second: a rolling restart is not held up by more, and four looks a second cost nothing.
 pub const OPEN_POLL_MS_MAX: u64 = 250;

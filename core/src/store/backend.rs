@@ -12,14 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use redb::{BackendError, StorageBackend};
 
-use super::fault::Inherited;
+use super::fault::{Inherited, Stuck};
 #[cfg(any(test, feature = "testing"))]
 use super::inject::Faults;
 use super::journal::{Change, Journal};
+use super::pauses::Pauses;
+use crate::limits::WRITE_WAIT_MS_DEFAULT;
 use crate::{Error, ErrorKind, Result};
 
 /// Which file it is, whatever its name: device and inode.
@@ -184,6 +187,8 @@ struct Guarded {
     // While this is set, changes go to the journal. It is cleared once and never set again.
     staged: AtomicBool,
     journal: Mutex<Journal>,
+    /// How long another process's lock is waited for.
+    lock_wait: Option<Duration>,
     #[cfg(any(test, feature = "testing"))]
     faults: Faults,
 }
@@ -207,6 +212,7 @@ impl Backend {
             state,
             staged: AtomicBool::new(false),
             journal: Mutex::default(),
+            lock_wait: None,
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }))
@@ -217,6 +223,14 @@ impl Backend {
     pub(super) fn with_faults(mut self, faults: &Faults) -> Self {
         if let Some(guarded) = Arc::get_mut(&mut self.0) {
             guarded.faults = faults.clone();
+        }
+        self
+    }
+
+    /// Waits this long for locks of other processes. Called before the backend is used.
+    pub(super) fn with_lock_wait(mut self, wait: Option<Duration>) -> Self {
+        if let Some(guarded) = Arc::get_mut(&mut self.0) {
+            guarded.lock_wait = wait;
         }
         self
     }
@@ -323,6 +337,17 @@ impl Guarded {
         self.staged.load(Ordering::Acquire)
     }
 
+    /// Waits for a lock, within bounds: a process that was stopped while it had it must not stop this one.
+    fn lock_waiting(&self, mut f: impl FnMut() -> Result<bool, BackendError>) -> Result<(), BackendError> {
+        let mut pause = Pauses::new(self.lock_wait.unwrap_or(Duration::from_millis(WRITE_WAIT_MS_DEFAULT)));
+        while !self.lock(&mut f)? {
+            if !pause.take() {
+                return Err(io::Error::other(Stuck).into());
+            }
+        }
+        Ok(())
+    }
+
     fn lock(&self, f: impl FnOnce() -> Result<bool, BackendError>) -> Result<bool, BackendError> {
         self.check_process()?;
         self.run(Op::Lock, || Ok(()))?;
@@ -392,11 +417,11 @@ impl StorageBackend for Backend {
     }
 
     fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock(|| self.0.inner.lock_range(start, end).map(|()| true)).map(drop)
+        self.0.lock_waiting(|| self.0.inner.try_lock_range(start, end))
     }
 
     fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock(|| self.0.inner.lock_shared_range(start, end).map(|()| true)).map(drop)
+        self.0.lock_waiting(|| self.0.inner.try_lock_shared_range(start, end))
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {

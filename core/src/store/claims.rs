@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::queue::{Lane, Reply};
 use super::request::ClaimRequest;
-use super::shared::{LOOK_AGAIN, Shared, lost};
+use super::shared::{Shared, lost};
 use super::slot::Taker;
 use super::timer;
 use super::wait::{Bell, Ringing};
@@ -192,16 +192,17 @@ impl Store {
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
         let request = request.clone().nonce(own_nonce(request)?);
-        loop {
+        for looks in 0.. {
             // The place is taken before asking: what is decided in between rings.
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
             let told = self.claim_uncounted(&request);
-            match shared.look_again(&told, wait.is_over(deadline)) {
+            match shared.look_again(&told, looks, wait.is_over(deadline)) {
                 Some(at) => ticket.bell().wait_until(at.min(deadline)),
                 None => return told,
             }
         }
+        Err(lost())
     }
 
     /// Like [`Store::claim_wait`], without blocking the thread it is polled on, on any runtime.
@@ -242,11 +243,11 @@ impl Store {
         shared.engine.check()?;
         let deadline = timer::after(wait.timeout);
         let request = request.clone().nonce(own_nonce(request)?);
-        loop {
+        for looks in 0.. {
             let ticket = shared.waiters.join(request.id().encode());
             wait.watch(ticket.bell());
             let told = self.claim_uncounted_async(&request).await;
-            match shared.look_again(&told, wait.is_over(deadline)) {
+            match shared.look_again(&told, looks, wait.is_over(deadline)) {
                 Some(at) => {
                     shared.ring_at(at.min(deadline), ticket.bell());
                     Ringing(ticket.bell().clone()).await;
@@ -254,6 +255,7 @@ impl Store {
                 None => return told,
             }
         }
+        Err(lost())
     }
 }
 
@@ -403,7 +405,7 @@ impl Drop for Told<'_> {
 impl Shared {
     /// When a waiter looks again by itself: at the end of the lease, or soon. None if it was told a
     /// decision, or its wait is over. That too many were woken at once is no reason to give up.
-    fn look_again(&self, told: &Result<Decision<Claim>>, is_over: bool) -> Option<Instant> {
+    fn look_again(&self, told: &Result<Decision<Claim>>, looks: u32, is_over: bool) -> Option<Instant> {
         let rest = match told {
             _ if is_over => return None,
             Ok(Decision::InFlight { lease_until_ms, .. }) => {
@@ -412,7 +414,8 @@ impl Shared {
             Err(error) if error.kind() == ErrorKind::Busy => error.retry_after(),
             Ok(_) | Err(_) => return None,
         };
-        Some(timer::after(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)))
+        let soon = self.look_again_after(looks);
+        Some(timer::after(rest.unwrap_or(soon).min(soon)))
     }
 }
 

@@ -8,9 +8,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::elect::{self, Elected, Part, Post};
 use super::engine::{Open, poisoned};
 use super::finish::taken;
-use super::meta::{self, Now};
+use super::meta::{self, MetaTable, Now};
 use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
@@ -106,6 +107,44 @@ impl Writer {
         self.write_alone(shared, |_| Ok(true))
     }
 
+    /// Whether this process does this part of the upkeep from now on, for a while (see [`elect`](super::elect)).
+    pub(super) fn elect(&mut self, shared: &Shared, part: Part, lease_ms: Millis) -> Result<bool> {
+        let mut is_mine = false;
+        self.with_meta(shared, |meta| {
+            let elected =
+                elect::decide(meta::read_upkeep(meta, part)?, shared.process, shared.now_ms(), lease_ms);
+            is_mine = !matches!(elected, Elected::Other);
+            match elected {
+                Elected::Take(post) => meta::write_upkeep(meta, part, post).map(|()| true),
+                Elected::Other | Elected::Mine => Ok(false),
+            }
+        })?;
+        Ok(is_mine)
+    }
+
+    /// Lets another process do the upkeep that this one did.
+    pub(super) fn resign(&mut self, shared: &Shared) -> Result<()> {
+        self.with_meta(shared, |meta| {
+            let mut has_changed = false;
+            for part in Part::ALL {
+                if meta::read_upkeep(meta, part)?.is_some_and(|post| post.holder == shared.process) {
+                    let until_ms = shared.now_ms();
+                    meta::write_upkeep(meta, part, Post { holder: shared.process, until_ms })?;
+                    has_changed = true;
+                }
+            }
+            Ok(has_changed)
+        })
+    }
+
+    fn with_meta(
+        &mut self,
+        shared: &Shared,
+        change: impl FnOnce(&mut MetaTable<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        self.write_contained(shared, |_, meta, _| Ok((change(meta)?, false)))
+    }
+
     /// One transaction that is no group of commands. Committed if `write` says that it is to be, and ended
     /// without a trace if not or if it fails.
     pub(super) fn write_alone(
@@ -123,6 +162,14 @@ impl Writer {
         shared: &Shared,
         write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
     ) -> Result<()> {
+        self.write_contained(shared, |rows, _, token| write(rows, token))
+    }
+
+    fn write_contained(
+        &mut self,
+        shared: &Shared,
+        write: impl FnOnce(&mut WriteRows<'_>, &mut MetaTable<'_>, Token) -> Result<(bool, bool)>,
+    ) -> Result<()> {
         catch_unwind(AssertUnwindSafe(|| self.try_write(shared, write))).unwrap_or_else(|_| {
             // Not one row's own panic, those are caught: redb panics on some damaged pages, and nobody knows what
             // was written.
@@ -134,7 +181,7 @@ impl Writer {
     fn try_write(
         &mut self,
         shared: &Shared,
-        write: impl FnOnce(&mut WriteRows<'_>, Token) -> Result<(bool, bool)>,
+        write: impl FnOnce(&mut WriteRows<'_>, &mut MetaTable<'_>, Token) -> Result<(bool, bool)>,
     ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
@@ -142,8 +189,10 @@ impl Writer {
         shared.now_ms();
         let written = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let mut token = meta::read(&meta)?.token.max(self.token_high);
-            let (is_wanted, took_token) = write(&mut WriteRows::open(&txn)?, token.next())?;
+            let stored = meta::read(&meta)?;
+            shared.catch_up(stored.time);
+            let mut token = stored.token.max(self.token_high);
+            let (is_wanted, took_token) = write(&mut WriteRows::open(&txn)?, &mut meta, token.next())?;
             if took_token {
                 token = token.next();
                 self.token_high = token;
@@ -172,15 +221,18 @@ impl Writer {
             let guard = shared.engine.open()?;
             let open = guard.as_ref().ok_or_else(poisoned)?;
             let txn = open.durable.begin(&open.db)?;
-            let now_ms = shared.now_ms();
             let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
             let token = match stored {
-                Ok(stored) => stored.token.max(self.token_high),
+                Ok(stored) => {
+                    shared.catch_up(stored.time);
+                    stored.token.max(self.token_high)
+                }
                 Err(error) => {
                     let ended = open.durable.abort(txn).and(Err(error));
                     return ended.inspect_err(|error| shared.engine.poison_if_failed(error));
                 }
             };
+            let now_ms = shared.now_ms();
             let (is_wanted, mut deciding) = fill(&txn, Deciding::new(now_ms, token));
             // Never back, also when it is given up: a token must not be issued twice.
             self.token_high = self.token_high.max(deciding.token);
@@ -240,11 +292,13 @@ impl Writer {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = open.durable.begin(&open.db)?;
-        // Read after the transaction began, and once: all of a group happens at one instant (P6).
-        let now_ms = shared.now_ms();
         let decided: std::result::Result<_, GroupFault> = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let mut token = meta::read(&meta)?.token.max(self.token_high);
+            let stored = meta::read(&meta)?;
+            shared.catch_up(stored.time);
+            // Read after the transaction began, and once: all of a group happens at one instant (P6).
+            let now_ms = shared.now_ms();
+            let mut token = stored.token.max(self.token_high);
             let mut rows = WriteRows::open(&txn)?;
             let mut all = Vec::with_capacity(asks.len());
             for (at, (ask, refused)) in asks.iter().zip(refused).enumerate() {

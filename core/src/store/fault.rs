@@ -3,7 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
+use crate::limits::WRITE_WAIT_MS_DEFAULT;
 use crate::{Error, ErrorKind};
 
 /// Why an operation was refused to a forked child: its handle belongs to its parent.
@@ -12,6 +14,17 @@ use crate::{Error, ErrorKind};
 #[derive(Debug)]
 pub(crate) struct Inherited {
     pub(crate) opener_pid: u32,
+}
+
+/// Another process holds a lock of the store for longer than is waited for.
+///
+/// Travels through redb as [`Inherited`] does. Nothing of what was asked has begun.
+#[derive(Debug)]
+pub(crate) struct Stuck;
+
+/// What whoever waited in vain is told.
+pub(crate) fn stuck() -> Error {
+    Error::busy(Stuck.to_string(), Duration::from_millis(WRITE_WAIT_MS_DEFAULT))
 }
 
 /// Maps an error that came before the commit: nothing of this transaction is durable.
@@ -70,6 +83,9 @@ pub(crate) fn io_fault(error: io::Error) -> Error {
     if let Some(inherited) = error.get_ref().and_then(|inner| inner.downcast_ref::<Inherited>()) {
         return Error::new(ErrorKind::Closed, inherited.to_string());
     }
+    if error.get_ref().and_then(|inner| inner.downcast_ref::<Stuck>()).is_some() {
+        return stuck();
+    }
     let (kind, message) = match error.kind() {
         // A store's own reads stay within the length it has: the file became shorter.
         io::ErrorKind::UnexpectedEof => {
@@ -97,6 +113,17 @@ impl fmt::Display for Inherited {
 }
 
 impl StdError for Inherited {}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "another process has been writing to the store for too long; ask again, and look for a process that is \
+             stopped or starved",
+        )
+    }
+}
+
+impl StdError for Stuck {}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use redb::backends::InMemoryBackend;
-use redb::{Database, DatabaseError, StorageBackend, WriteTransaction};
+use redb::{ConcurrencyMode, Database, DatabaseError, StorageBackend, WriteTransaction};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -52,6 +52,8 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     /// Told the progress, 0.0 to 1.0, of a repair after a crash, should one be needed.
     pub(crate) progress: Option<Arc<dyn Fn(f64) + Send + Sync>>,
+    /// How long to wait for another process that has the store open as well, if that may be.
+    pub(crate) shared_wait: Option<Duration>,
     /// The faults to inject.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) faults: Faults,
@@ -103,6 +105,23 @@ pub(crate) fn open<F: Format>(path: &Path, options: &Options, format: &F) -> Res
     Err(Error::busy(message, Duration::from_millis(OPEN_POLL_MS_MAX)))
 }
 
+/// Opens the store at `path` as one of several processes.
+///
+/// First alone, as always: a file that is no store is refused before a byte of it changes, what a crash has left is
+/// repaired, a new store appears whole. If others have it open they have done so, and it is opened beside them.
+fn open_shared<F: Format>(path: &Path, options: &Options, format: &F) -> Result<Opened<F::Found>> {
+    let path = absolute(path)?;
+    let alone = Options { shared_wait: None, ..options.clone() };
+    match open(&path, &alone, format) {
+        Ok(opened) => opened.db.close()?,
+        Err(error) if error.kind() == ErrorKind::Busy => {}
+        Err(error) => return Err(error),
+    }
+    // Verified alone, or by whoever opened it alone; nobody can beside others.
+    let beside = Options { verify: false, ..options.clone() };
+    open_existing(&path, &beside, format)?.ok_or_else(|| in_use(&path, None))
+}
+
 /// Opens as [`open`] does, waiting up to `wait` for another process (or an older handle) to let go of it.
 ///
 /// For rolling restarts. Errors: those of [`open`]; `Busy` only after the wait.
@@ -112,11 +131,17 @@ pub(crate) fn open_wait<F: Format>(
     format: &F,
     wait: Duration,
 ) -> Result<Opened<F::Found>> {
+    // Whoever opens it alone to look at it is soon done, and that is no reason to be refused.
+    let wait = wait.max(options.shared_wait.unwrap_or_default());
     // No deadline: the wait is longer than time goes.
     let deadline = timer::now().checked_add(wait);
     let mut pause = Duration::from_millis(5);
     loop {
-        let busy = match open(path, options, format) {
+        let opened = match options.shared_wait {
+            None => open(path, options, format),
+            Some(_) => open_shared(path, options, format),
+        };
+        let busy = match opened {
             Err(error) if error.kind() == ErrorKind::Busy => error,
             result => return result,
         };
@@ -238,7 +263,9 @@ fn open_existing<F: Format>(path: &Path, options: &Options, format: &F) -> Resul
     };
     check_type(path, &file.metadata().map_err(io_fault)?)?;
     check_magic(path, &file)?;
-    let backend = options.guard(Backend::file(file, path).map_err(io_fault)?).staged();
+    let backend = options.guard(Backend::file(file, path).map_err(io_fault)?);
+    // What is kept back while another process commits would undo its commit: beside others changes are made at once.
+    let backend = if options.shared_wait.is_some() { backend } else { backend.staged() };
     let state = Arc::clone(backend.state());
     let db = match contained(&backend, || Ok(options.builder().create_with_backend(backend.clone()))) {
         Ok(Ok(db)) => db,
@@ -333,6 +360,9 @@ impl Options {
         let mut builder = Database::builder();
         builder.set_cache_size(self.cache_len);
         builder.set_check_integrity_on_open(self.verify);
+        if self.shared_wait.is_some() {
+            builder.set_concurrency_mode(ConcurrencyMode::MultiWriter);
+        }
         let progress = self.progress.clone();
         builder.set_repair_callback(move |session| {
             let done = session.progress();
@@ -346,14 +376,10 @@ impl Options {
         builder
     }
 
-    #[cfg_attr(
-        not(any(test, feature = "testing")),
-        allow(clippy::unused_self, reason = "only tests have faults")
-    )]
     pub(super) fn guard(&self, backend: Backend) -> Backend {
         #[cfg(any(test, feature = "testing"))]
         let backend = backend.with_faults(&self.faults);
-        backend
+        backend.with_lock_wait(self.shared_wait)
     }
 }
 
@@ -364,6 +390,7 @@ impl Default for Options {
             cache_len: CACHE_LEN_DEFAULT,
             verify: false,
             progress: None,
+            shared_wait: None,
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }

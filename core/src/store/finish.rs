@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::claims::Cancel;
+use super::elect::Part;
 use super::queue::Lane;
 use super::shared::Shared;
 use super::timer::{self, after};
@@ -198,7 +199,14 @@ fn run(shared: &Shared, period: Duration, pass: &CompleterPass, mut crew: Crew) 
         bell.wait_until(next);
         if shared.engine.check().is_ok() && !shared.takes_no_more() {
             let mut done = CompleterReport::default();
-            match catch_unwind(AssertUnwindSafe(|| feed(shared, pass, &mut crew, &mut done))) {
+            let feed = || {
+                if shared.does(Part::Completer, Millis::from_duration(period))? {
+                    feed(shared, pass, &mut crew, &mut done)
+                } else {
+                    Ok(())
+                }
+            };
+            match catch_unwind(AssertUnwindSafe(feed)) {
                 Ok(Ok(())) => log(&done),
                 Ok(Err(error)) => {
                     tracing::warn!(target: "keyclaim", %error, "a pass of the completer failed; the next one goes on");

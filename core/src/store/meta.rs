@@ -4,15 +4,17 @@
 //! |---|---|---|
 //! | `format` | `keyclaim`, format number (4, big-endian) | at creation |
 //! | `store id` | 16 random bytes | at creation |
+//! | `upkeep reaper`, `upkeep completer` | process that does it (16 random bytes), until when (store time in ms, 8, big-endian), checksum (8) | with [`Sharing::Processes`](super::Sharing::Processes), by the process that does it |
 //! | `now` | highest token used (8, big-endian), store time (see [`Saved`]), checksum (8) | with every group |
 
 use redb::{ReadableTable, TableError, WriteTransaction};
 
+use super::elect::{Part, Post, ProcessId};
 use super::fault::before_commit;
 use super::tables::META;
 use crate::clock::Saved;
 use crate::hash::{Domain, first_bytes};
-use crate::{Error, ErrorKind, Result, StoreId, Token};
+use crate::{Error, ErrorKind, Millis, Result, StoreId, Token};
 
 /// The number of today's format. Every keyclaim opens all older ones and refuses newer ones.
 const FORMAT: u32 = 1;
@@ -21,6 +23,8 @@ const KEY_FORMAT: &[u8] = b"format";
 const KEY_STORE_ID: &[u8] = b"store id";
 const KEY_NOW: &[u8] = b"now";
 const SUM_LEN: usize = 8;
+
+pub(super) type MetaTable<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
 
 static NOW: Domain = Domain::new("keyclaim 2026 meta checksum v1");
 
@@ -76,8 +80,33 @@ pub(super) fn read(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> 
 }
 
 /// What this group leaves.
-pub(super) fn write(table: &mut redb::Table<'_, &'static [u8], &'static [u8]>, now: Now) -> Result<()> {
+pub(super) fn write(table: &mut MetaTable<'_>, now: Now) -> Result<()> {
     table.insert(KEY_NOW, encode(now).as_slice()).map_err(before_commit)?;
+    Ok(())
+}
+
+/// Which process does this part of the upkeep; none if none ever did, or if the row is damaged: nothing but who does
+/// it depends on it.
+pub(super) fn read_upkeep(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    part: Part,
+) -> Result<Option<Post>> {
+    let Some(bytes) = table.get(part.name()).map_err(before_commit)? else { return Ok(None) };
+    let post = bytes.value().split_last_chunk::<SUM_LEN>().filter(|(body, stored)| sum(body) == **stored);
+    Ok(post.and_then(|(body, _)| {
+        let (holder, until_ms) = body.split_first_chunk::<16>()?;
+        let until_ms = Millis(u64::from_be_bytes(until_ms.try_into().ok()?));
+        Some(Post { holder: ProcessId(*holder), until_ms })
+    }))
+}
+
+/// From now on this process does it.
+pub(super) fn write_upkeep(table: &mut MetaTable<'_>, part: Part, post: Post) -> Result<()> {
+    let mut bytes = post.holder.0.to_vec();
+    bytes.extend(post.until_ms.0.to_be_bytes());
+    let sum = sum(&bytes);
+    bytes.extend(sum);
+    table.insert(part.name(), bytes.as_slice()).map_err(before_commit)?;
     Ok(())
 }
 

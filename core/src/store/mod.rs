@@ -26,6 +26,7 @@ mod create;
 #[cfg(any(test, feature = "testing"))]
 pub mod disk;
 mod durable;
+mod elect;
 mod engine;
 pub(crate) mod fault;
 pub(crate) mod file;
@@ -42,6 +43,7 @@ mod missing;
 mod operator;
 mod options;
 mod outbox;
+mod pauses;
 mod queue;
 mod request;
 mod shared;
@@ -59,7 +61,7 @@ pub use app::AppPage;
 pub use claims::{Cancel, ClaimWait};
 pub use clock::SystemClock;
 pub use inspect::{Inspection, Page, Standing, StepStanding, Which};
-pub use options::Options;
+pub use options::{Options, Sharing};
 pub use outbox::{DeadLetterPlace, DeadLetters, OutboxStanding};
 /// The engine, for tables of your own inside [`Store::transaction`]: the version that keyclaim is built with.
 pub use redb;
@@ -125,7 +127,8 @@ impl Store {
         let (format, reading) = new_format(&clock, &options, None)?;
         let opened = file::open_wait(&path, &options.file(true), &format, options.wait)?;
         let id = opened.found;
-        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        let open =
+            Open { db: opened.db, file: opened.state, durable: durable::Durable::new(options.shared_wait()) };
         // Later openings, of this process too, find it by the same absolute path.
         let path = open.file.path().map_or(path, Path::to_path_buf);
         Self::start(open, id, options, clock, reading, Home::File(path))
@@ -137,7 +140,8 @@ impl Store {
         let (format, reading) = new_format(&clock, &options, None)?;
         let opened = file::in_memory(&options.file(true), &format)?;
         let id = opened.found;
-        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        let open =
+            Open { db: opened.db, file: opened.state, durable: durable::Durable::new(options.shared_wait()) };
         Self::start(open, id, options, clock, reading, Home::Memory)
     }
 
@@ -150,7 +154,8 @@ impl Store {
         let (format, reading) = new_format(&clock, &options, None)?;
         let opened = file::on_backend(Box::new(disk.clone()), &options.file(true), &format)?;
         let id = opened.found;
-        let open = Open { db: opened.db, file: opened.state, durable: durable::Durable };
+        let open =
+            Open { db: opened.db, file: opened.state, durable: durable::Durable::new(options.shared_wait()) };
         Self::start(open, id, options, clock, reading, Home::Disk(disk.clone()))
     }
 
@@ -174,6 +179,7 @@ impl Store {
             stats: crate::stats::Counters::default(),
             options,
             id,
+            process: elect::ProcessId(crate::token::random_bytes()?),
             clock,
             time: Mutex::new(time),
             timer: sender,
@@ -226,7 +232,11 @@ impl Store {
         shared.engine.reopen(|| {
             let (format, _) = new_format(&shared.clock, &shared.options, Some(shared.id))?;
             let opened = self.running.home.open(&shared.options, &format)?;
-            Ok(Open { db: opened.db, file: opened.state, durable: durable::Durable })
+            Ok(Open {
+                db: opened.db,
+                file: opened.state,
+                durable: durable::Durable::new(shared.options.shared_wait()),
+            })
         })?;
         tracing::info!(target: "keyclaim", "store reopened");
         shared.waiters.ring_all();
@@ -338,7 +348,13 @@ impl Running {
         // A caller that commits by itself holds the writer; it is let finish.
         let mut writer = shared.writer.lock();
         // A poisoned store has nothing to save into.
-        let saved = if shared.engine.is_poisoned() { Ok(()) } else { writer.save_time(shared) };
+        let saved = if shared.engine.is_poisoned() {
+            Ok(())
+        } else if shared.options.shared_wait().is_some() {
+            writer.resign(shared).and_then(|()| writer.save_time(shared))
+        } else {
+            writer.save_time(shared)
+        };
         let closed = shared.engine.close();
         shared.waiters.ring_all();
         saved.and(closed)

@@ -8,10 +8,22 @@ use super::file;
 use crate::clock::{Clock, StoreTime};
 use crate::limits::{
     BODY_LEN_DEFAULT, BODY_LEN_MAX, CACHE_LEN_DEFAULT, KEY_LEN_DEFAULT, KEY_LEN_MAX, QUEUE_LEN_DEFAULT,
-    REAP_EVERY_MS_MIN, RENEW_LEASES_DEFAULT,
+    REAP_EVERY_MS_MIN, RENEW_LEASES_DEFAULT, WRITE_WAIT_MS_DEFAULT,
 };
 use crate::upkeep::{Completer, Hook, Unfinished};
 use crate::{Abandoned, Error, Millis, Policy, Result};
+
+/// Which processes of a machine may have a store open at a time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// One. Every other one is told `Busy`.
+    #[default]
+    OneProcess,
+    /// Any number, if all of them say so: the workers of a pre-fork server, each of which opens the store after it
+    /// was forked.
+    Processes,
+}
 
 /// How a store is opened: safe defaults, and the one choice that has none.
 #[derive(Clone)]
@@ -24,6 +36,8 @@ pub struct Options {
     pub(super) body_len_max: usize,
     pub(super) renew_leases_max: u32,
     pub(super) wait: Duration,
+    pub(super) sharing: Sharing,
+    pub(super) write_wait: Duration,
     pub(super) reboot_gap_max_ms: Millis,
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) on_repair: Option<Arc<dyn Fn(f64) + Send + Sync>>,
@@ -53,6 +67,8 @@ impl Options {
             body_len_max: BODY_LEN_DEFAULT,
             renew_leases_max: RENEW_LEASES_DEFAULT,
             wait: Duration::ZERO,
+            sharing: Sharing::OneProcess,
+            write_wait: Duration::from_millis(WRITE_WAIT_MS_DEFAULT),
             reboot_gap_max_ms: StoreTime::GAP_MAX_DEFAULT,
             clock: None,
             on_repair: None,
@@ -124,6 +140,31 @@ impl Options {
     pub fn open_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
+    }
+
+    /// Sets which processes may have the store open at a time (default one). All of them must say the same.
+    ///
+    /// With [`Sharing::Processes`] every guarantee of a claim holds between them as it does between threads: one
+    /// winner, fencing, replays, waits. Experimental, see `core/docs/sharing.md` for what is not promised yet. Each
+    /// process opens the store for itself, after it was forked. Commits of different processes take turns, and so
+    /// several processes are slower than one.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Sets how long a command waits for a write of another process before it is told `Busy` (default 5 s). Without
+    /// [`Sharing::Processes`] there is nobody to wait for.
+    #[must_use]
+    pub fn write_wait(mut self, wait: Duration) -> Self {
+        self.write_wait = wait;
+        self
+    }
+
+    /// How long to wait for another process's write, if there can be one.
+    pub(super) fn shared_wait(&self) -> Option<Duration> {
+        (self.sharing == Sharing::Processes).then_some(self.write_wait)
     }
 
     /// Sets how much of the wall clock's gap over a reboot counts as time passed (default one hour).
@@ -208,6 +249,7 @@ impl Options {
             cache_len: self.cache_len,
             verify: self.verify_on_open,
             progress: self.on_repair.clone(),
+            shared_wait: self.shared_wait(),
             #[cfg(any(test, feature = "testing"))]
             faults: self.faults.clone(),
         }

@@ -11,10 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::Running;
 use super::claims::Cancel;
 use super::commit::Writer;
+use super::elect::ProcessId;
 use super::engine::Engine;
 use super::finish::Tries;
 use super::live::{Live, Place, renew_every};
-use super::options::Options;
+use super::options::{Options, Sharing};
 use super::outbox::Relays;
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
@@ -23,6 +24,7 @@ use super::timer::Message;
 use super::wait::{Bell, Ringing, Waiters};
 use crate::clock::{Clock, Saved, StoreTime};
 use crate::key::Id;
+use crate::limits::WAIT_POLL_MS;
 use crate::machine::Command;
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, Millis, Result, StoreId};
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) stats: Counters,
     pub(crate) options: Options,
     pub(super) id: StoreId,
+    /// Which of those that have the store open this one is.
+    pub(super) process: ProcessId,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) time: Mutex<StoreTime>,
     pub(super) timer: Sender<Message>,
@@ -117,6 +121,13 @@ impl Shared {
             return Millis(self.clock.read().wall_ms);
         }
         self.time.lock().now(self.clock.read())
+    }
+
+    /// Goes on from the time that the store has, should another process have written it.
+    pub(super) fn catch_up(&self, saved: Saved) {
+        if self.options.sharing == Sharing::Processes {
+            self.time.lock().catch_up(saved, self.clock.read());
+        }
     }
 
     pub(super) fn saved_time(&self) -> Saved {
@@ -284,7 +295,21 @@ pub(super) fn write_groups(shared: &Shared) {
 }
 
 /// At most this long between two looks at a key, should a ring be missed or a test move the clock.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// How long to wait for a ring before looking again, after so many looks: shorter if an outcome can come from
+    /// another process, which rings nothing here.
+    pub(super) fn look_again_after(&self, looks: u32) -> Duration {
+        match self.options.sharing {
+            Sharing::OneProcess => LOOK_AGAIN,
+            Sharing::Processes => {
+                let (shortest, longest) = WAIT_POLL_MS;
+                Duration::from_millis(shortest.saturating_mul(1 << looks.min(16)).min(longest))
+            }
+        }
+    }
+}
 
 pub(crate) fn lost() -> Error {
     Error::new(ErrorKind::Unknown, "the store stopped before it answered; reopen it and ask again")

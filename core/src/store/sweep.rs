@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commit::put;
+use super::elect::Part;
 use super::shared::Shared;
 use super::tables::WriteRows;
 use super::timer::after;
@@ -109,8 +110,15 @@ pub(super) fn run(shared: &Shared, period: Duration) {
     while !shared.closing.is_cancelled() {
         bell.wait_until(next);
         if shared.engine.check().is_ok() && !shared.closing.is_cancelled() {
-            match catch_unwind(AssertUnwindSafe(|| pass(shared, &reap))) {
-                Ok(Ok(_)) => {}
+            let pass = || {
+                if shared.does(Part::Reaper, Millis::from_duration(period))? {
+                    pass(shared, &reap).map(drop)
+                } else {
+                    Ok(())
+                }
+            };
+            match catch_unwind(AssertUnwindSafe(pass)) {
+                Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(target: "keyclaim", %error, "a pass of the reaper failed; the next one goes on");
                 }

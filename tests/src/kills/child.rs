@@ -36,13 +36,7 @@ pub fn main(arguments: &[String]) {
     let [path, seed, number, first_key, plant, threads] = arguments else {
         panic!("six arguments are wanted")
     };
-    // The parent is gone when this ends; nobody else would end this process.
-    thread::Builder::new()
-        .spawn(|| {
-            drop(std::io::stdin().read_to_end(&mut Vec::new()));
-            std::process::exit(0);
-        })
-        .expect("a thread");
+    end_with_parent();
     let number: u64 = number.parse().expect("a number");
     let threads: u64 = threads.parse().expect("a number");
     let mut options = Options::with_policy(script::policy(Kind::Long));
@@ -65,6 +59,16 @@ pub fn main(arguments: &[String]) {
             scope.spawn(move || work.run(thread));
         }
     });
+}
+
+/// Ends this process when its parent is gone; nobody else would.
+pub(crate) fn end_with_parent() {
+    thread::Builder::new()
+        .spawn(|| {
+            drop(std::io::stdin().read_to_end(&mut Vec::new()));
+            std::process::exit(0);
+        })
+        .expect("a thread");
 }
 
 /// One line is one write, made once the answer it tells of was given.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The first line of a child that has opened the store and begins to work.
-pub(super) const READY: &str = "ready";
+pub(crate) const READY: &str = "ready";
 
 /// One line. Keys are told by their number.
 #[derive(Clone, Debug, Eq, PartialEq)]

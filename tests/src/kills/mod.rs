@@ -16,14 +16,16 @@ mod child;
 mod ledger;
 mod line;
 mod look;
-mod process;
+pub(crate) mod process;
 mod script;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use child::end_with_parent;
 pub use child::main as child_main;
 use ledger::Ledger;
+pub(crate) use line::READY;
 use process::Process;
 
 use crate::seeded::Draws;

@@ -14,14 +14,14 @@ use super::line::READY;
 const KILL: i32 = 9;
 
 /// Dropped, it is killed.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     ready: Receiver<()>,
     reader: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Process {
-    pub(super) fn start(program: &Path, arguments: &[String]) -> Self {
+    pub(crate) fn start(program: &Path, arguments: &[String]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
             // Ends with this process, at the latest: then nobody reads what the child says.
@@ -51,7 +51,7 @@ impl Process {
     }
 
     /// Whether the child has said that it works.
-    pub(super) fn wait_for_ready(&self, within: Duration) -> bool {
+    pub(crate) fn wait_for_ready(&self, within: Duration) -> bool {
         !matches!(
             self.ready.recv_timeout(within),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)
@@ -59,12 +59,12 @@ impl Process {
     }
 
     /// How it ended, if it did so by itself.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
     /// Kills it with SIGKILL and returns all that it had said. If it had ended before, with its last words.
-    pub(super) fn kill(&mut self) -> Vec<String> {
+    pub(crate) fn kill(&mut self) -> Vec<String> {
         self.child.kill().expect("it is our child");
         let status = self.child.wait().expect("it is our child");
         let mut lines =

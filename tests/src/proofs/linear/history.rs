@@ -175,6 +175,16 @@ pub struct History {
     pub operations: Vec<Operation>,
 }
 
+impl Operation {
+    /// A win is two operations: itself, and the renewal that what is told of its lease may be.
+    pub fn and_its_renewal(self) -> Vec<Self> {
+        let Answer::Won { token, until_ms, .. } = self.answer else { return vec![self] };
+        let op = Op::Own { token, number: self.called_at, act: Act::Renew };
+        let renewal = Self { op, answer: Answer::Renewed { until_ms }, ..self.clone() };
+        vec![self, renewal]
+    }
+}
+
 impl History {
     /// One line an operation, to be read again by [`History::parse`].
     ///

@@ -5,8 +5,10 @@
 //! threads on one store -> who asked what when, and what it was told -> split by key -> is there an order?
 //! ```
 
+mod client;
 pub mod history;
 pub mod mutate;
+pub mod processes;
 mod run;
 pub mod search;
 pub mod spec;
