@@ -9,6 +9,7 @@ pub mod block;
 pub mod gate;
 pub mod kills;
 pub mod machine_kit;
+pub mod peers;
 pub mod pool;
 pub mod proofs;
 pub mod request;

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use keyclaim_tests::peers;
 use keyclaim_tests::proofs::Budget;
 use keyclaim_tests::proofs::linear::processes;
 
@@ -10,6 +11,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("child", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         processes::child(rest);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(("peer", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        peers::main(rest);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(("race", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        peers::race(rest);
         return ExitCode::SUCCESS;
     }
     let number = |name: &str| {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use keyclaim::{Abandoned, Options, Policy, Sharing, Store};
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::client::{Client, Record};
 use super::history::{History, Operation};
@@ -18,6 +17,7 @@ use super::search::{OPERATIONS_MAX, linearize};
 use super::spec::Rules;
 use super::{issued, keep, told};
 use crate::kills::process::Process;
+use crate::peers::monotonic_ns;
 use crate::proofs::{Budget, Report};
 use crate::seeded::Draws;
 
@@ -181,13 +181,6 @@ impl Record for Told {
     fn held(&self) -> &Mutex<BTreeMap<u64, u64>> {
         &self.held
     }
-}
-
-/// The same for all processes of a machine.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
-        + u64::try_from(now.tv_nsec).unwrap_or_default()
 }
 
 fn line(key: u64, operation: &Operation) -> String {
