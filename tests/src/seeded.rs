@@ -56,6 +56,15 @@ impl Draws {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)).checked_rem(end).unwrap_or_default()
     }
+
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        let at = self.below(choices.len() as u64);
+        *choices.get(usize::try_from(at).expect("below a length")).expect("there is one")
+    }
 }
 
 /// The seed that `KEYCLAIM_SEED` sets, or a new one.

@@ -4,6 +4,7 @@
 pub mod disk;
 pub mod kills;
 pub mod ledger;
+pub mod linear;
 mod main;
 pub mod place;
 pub mod registry;

@@ -1,6 +1,6 @@
 //! All harnesses, and what is said of each. Adding one is a line in [`ALL`].
 
-use super::{Budget, Report, disk, kills, soak};
+use super::{Budget, Report, disk, kills, linear, soak};
 
 /// A harness, its budgets, and how the table speaks of it.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,8 @@ pub const ALL: &[Harness] = &[
         .also(&[("double", "of another one while opening")]),
     Harness::new("fault-points", disk::fault_points, 1_000, "failed operations", Pace::Turns(1_000), 2)
         .also(&[("images", "images of a power cut after one")]),
+    Harness::new(linear::HARNESS, linear::histories, 3_000, "histories of a key", Pace::Turns(2_000), 2)
+        .also(&[("operations", "operations"), ("unknown", "of them told nothing")]),
     Harness::new("kills", kills::kill_loops, 300, "processes killed", Pace::Turns(100), 2)
         .also(&[("acks", "acknowledgements checked")]),
     Harness::new("soak", soak::soak, 10, "seconds", Pace::Seconds, 5).also(&[

@@ -14,25 +14,17 @@ use crate::seeded::Draws;
 /// What a power cut leaves of the changes that were not synced. Cut at each change in turn, all of them are also
 /// each prefix of a longer row of changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cut {
+pub enum Cut {
+    /// All that was written.
     All,
+    /// Nothing of it.
     Nothing,
+    /// A part.
     Torn(Tear),
 }
 
-/// Drawn anew each time, so twice the same are two images.
-const CUTS: [Cut; 8] = [
-    Cut::All,
-    Cut::Nothing,
-    Cut::Torn(Tear { sector_len: 512, garbage: false }),
-    Cut::Torn(Tear { sector_len: 512, garbage: false }),
-    Cut::Torn(Tear { sector_len: 4096, garbage: false }),
-    Cut::Torn(Tear { sector_len: 4096, garbage: false }),
-    Cut::Torn(Tear { sector_len: 512, garbage: true }),
-    Cut::Torn(Tear { sector_len: 4096, garbage: true }),
-];
 /// Those in which the opening is cut: one of each kind.
-const CUTS_OF_OPENING: [Cut; 5] = [CUTS[0], CUTS[1], CUTS[2], CUTS[4], CUTS[6]];
+const CUTS_OF_OPENING: [Cut; 5] = [Cut::ALL[0], Cut::ALL[1], Cut::ALL[2], Cut::ALL[4], Cut::ALL[6]];
 /// Arbitrary: every so many images also the opening is crashed, at every change it makes.
 const DOUBLE_EVERY: u64 = 24;
 /// Arbitrary: every so many images the store is also asked, which writes, and so takes ten times as long.
@@ -70,7 +62,7 @@ fn check_part(
         }
         let Some(point) = recording.at(ops, now_after) else { continue };
         let unsynced = &recording.ops[synced..ops];
-        for (number, how) in CUTS.iter().enumerate() {
+        for (number, how) in Cut::ALL.iter().enumerate() {
             if only.is_some_and(|only| only.cut != number) || (unsynced.is_empty() && number > 0) {
                 continue;
             }
@@ -96,8 +88,20 @@ fn check_part(
 }
 
 impl Cut {
+    /// Every kind; what is torn is drawn anew each time, so twice the same are two images.
+    pub const ALL: [Self; 8] = [
+        Self::All,
+        Self::Nothing,
+        Self::Torn(Tear { sector_len: 512, garbage: false }),
+        Self::Torn(Tear { sector_len: 512, garbage: false }),
+        Self::Torn(Tear { sector_len: 4096, garbage: false }),
+        Self::Torn(Tear { sector_len: 4096, garbage: false }),
+        Self::Torn(Tear { sector_len: 512, garbage: true }),
+        Self::Torn(Tear { sector_len: 4096, garbage: true }),
+    ];
+
     /// The image.
-    pub(super) fn of(self, durable: &[u8], unsynced: &[DiskOp], draws: &mut Draws) -> Vec<u8> {
+    pub fn of(self, durable: &[u8], unsynced: &[DiskOp], draws: &mut Draws) -> Vec<u8> {
         let mut bytes = durable.to_vec();
         match self {
             Self::All => unsynced.iter().for_each(|op| op.apply(&mut bytes)),

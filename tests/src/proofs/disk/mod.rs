@@ -18,6 +18,8 @@ mod world;
 
 use std::env;
 
+pub use images::Cut;
+
 use super::{Budget, Report};
 use record::Recording;
 
