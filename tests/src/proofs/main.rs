@@ -277,7 +277,7 @@ mod tests {
         let readme = folder.join("page.md");
         fs::write(&readme, format!("{BEGIN}\n{END}\n")).expect("a folder of our own");
         let (ledger, out) = (folder.join("ledger.jsonl"), folder.join("new/proofs.json"));
-        Settings { ledger, out, readme, harnesses, ..Settings::read(&arguments).expect("arguments") }
+        Settings { harnesses, ledger, out, readme, ..Settings::read(&arguments).expect("arguments") }
     }
 
     #[test]
