@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use faulty::*;
 use fork::Fork;
 use keyclaim::store::Which;
-use keyclaim::{Abandoned, Claim, ClaimWait, ErrorKind, Millis, Options, Store, Token};
+use keyclaim::{Abandoned, Claim, ClaimWait, ErrorKind, Millis, Options, Sharing, Store, Token};
 
 /// What the parent does here runs in a process of its own with one thread beside the store's.
 #[test]
@@ -101,6 +101,30 @@ fn is_closed(store: &Store, claim: &Claim) {
     assert!(!store.is_poisoned());
 }
 
+/// A pre-fork server: the parent has opened the store, and each worker opens it for itself.
+#[test]
+fn workers() {
+    let Some(path) = std::env::var_os("KEYCLAIM_TEST_PATH") else { return };
+    let path = Path::new(&path);
+    let shared = || Options::with_policy(lease(30_000)).sharing(Sharing::Processes);
+    let store = Store::open(path, shared()).expect("nobody else has it");
+    let claim = won(store.claim(&request("claimed by the parent")));
+    for n in 0..10 {
+        in_child(|| {
+            is_closed(&store, &claim);
+            let own = Store::open(path, shared()).expect("shared");
+            in_flight(own.claim(&request("claimed by the parent")));
+            won(own.claim(&request(&format!("worker {n}")))).complete(&success(b"worker")).expect("healthy");
+            own.close().expect("healthy");
+        });
+        assert_eq!(
+            replay(store.claim(&request(&format!("worker {n}")))).response,
+            success(b"worker").response
+        );
+    }
+    claim.complete(&success(b"parent")).expect("still the owner");
+}
+
 /// The same for a parent whose only handle a child drops.
 #[test]
 fn drop_all() {
@@ -183,6 +207,11 @@ fn ends_well(test: &str, role: &str) {
 #[test]
 fn a_child_that_uses_the_store_is_told_closed_and_harms_nothing() {
     ends_well("helper", "use");
+}
+
+#[test]
+fn a_worker_opens_a_shared_store_after_the_fork() {
+    ends_well("workers", "");
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Writer {
     ) -> Result<()> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
-        let txn = open.durable.begin(&open.db)?;
+        let txn = begin(shared, open)?;
         shared.now_ms();
         let written = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
@@ -220,7 +220,7 @@ impl Writer {
         let (mut deciding, ended) = {
             let guard = shared.engine.open()?;
             let open = guard.as_ref().ok_or_else(poisoned)?;
-            let txn = open.durable.begin(&open.db)?;
+            let txn = begin(shared, open)?;
             let stored = txn.open_table(META).map_err(before_commit).and_then(|meta| meta::read(&meta));
             let token = match stored {
                 Ok(stored) => {
@@ -291,7 +291,7 @@ impl Writer {
     ) -> std::result::Result<Vec<Decided>, GroupFault> {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
-        let txn = open.durable.begin(&open.db)?;
+        let txn = begin(shared, open)?;
         let decided: std::result::Result<_, GroupFault> = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
             let stored = meta::read(&meta)?;
@@ -601,6 +601,11 @@ fn decide(
 pub(super) fn put(rows: &mut WriteRows<'_>, writes: &[Write]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows::apply(rows, writes)))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "writing a row failed; reopen the store")))
+}
+
+/// Begins a transaction. To catch up with other processes the file is read first, and that can fail.
+fn begin(shared: &Shared, open: &Open) -> Result<redb::WriteTransaction> {
+    open.durable.begin(&open.db).inspect_err(|error| shared.engine.poison_if_failed(error))
 }
 
 fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {

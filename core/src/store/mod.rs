@@ -1,4 +1,4 @@
-//! The embedded store: one file, one process, many threads and tasks.
+//! The embedded store: one file, many threads and tasks, and one process unless several say that they share it.
 //!
 //! What is guaranteed: of all claims on one key, decided by their own write transactions, one wins;
 //! an answer that was given survives a power cut; a store in doubt says so. What this layer adds to

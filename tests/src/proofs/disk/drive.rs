@@ -61,7 +61,10 @@ pub(super) fn options(passed_ms: u64) -> (Options, ManualClock) {
         .and_then(|policy| policy.replay_window(Duration::from_millis(WINDOW_MS)))
         .and_then(|policy| policy.reaper_horizon(Duration::from_millis(HORIZON_MS)))
         .expect("in bounds");
-    let options = Options::with_policy(policy).clock(Arc::new(clock.clone()));
+    let mut options = Options::with_policy(policy).clock(Arc::new(clock.clone()));
+    if std::env::var_os("KEYCLAIM_SHARING").is_some() {
+        options = options.sharing(keyclaim::Sharing::Processes);
+    }
     // Renewals would come when the system's timer says, and not when the seed does.
     (options.renew_leases_max(0).cache_len(256 * 1024), clock)
 }
