@@ -9,7 +9,7 @@ use keyclaim_tests::proofs::linear::processes;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("child", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+    if let Some(("sharer", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         processes::child(rest);
         return ExitCode::SUCCESS;
     }

@@ -202,9 +202,8 @@ pub fn race(arguments: &[String]) {
     let number = |text: &String| text.parse::<u64>().expect("a number");
     let (start, rounds, threads) = (number(start), number(rounds), number(threads));
     // Longer than all rounds, so that whoever is last to claim meets the first one's claim.
-    let policy = Policy::new(Abandoned::Rerun).lease(Duration::from_secs(600)).expect("in bounds");
-    let options =
-        Options::with_policy(policy).sharing(Sharing::Processes).write_wait(Duration::from_secs(60));
+    let policy = Policy::new(Abandoned::Rerun).lease(Duration::from_mins(10)).expect("in bounds");
+    let options = Options::with_policy(policy).sharing(Sharing::Processes).write_wait(Duration::from_mins(1));
     let store = Store::open(path, options).unwrap_or_else(|error| panic!("opening: {error:?}"));
     std::thread::scope(|scope| {
         for _ in 0..threads {

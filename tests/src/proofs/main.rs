@@ -12,7 +12,7 @@ use super::ledger::{self, Line};
 use super::place::{self, Place};
 use super::registry::{ALL, Harness, Pace, RECORDED};
 use super::table::{BEGIN, END, placed, readme, table};
-use super::{Budget, Report};
+use super::{Budget, Report, linear};
 use crate::kills::child_main;
 use crate::seeded;
 
@@ -24,6 +24,10 @@ const SEEDS_OF_A_TURN: u64 = 1 << 20;
 pub fn main(arguments: &[String]) -> ExitCode {
     if let Some(("child", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         child_main(rest);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(("sharer", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        linear::processes::child(rest);
         return ExitCode::SUCCESS;
     }
     let done =

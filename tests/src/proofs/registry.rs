@@ -41,6 +41,15 @@ pub const ALL: &[Harness] = &[
         .also(&[("operations", "operations"), ("unknown", "of them told nothing")]),
     Harness::new("kills", kills::kill_loops, 300, "processes killed", Pace::Turns(100), 2)
         .also(&[("acks", "acknowledgements checked")]),
+    Harness::new(
+        linear::processes::HARNESS,
+        linear::processes::own_processes,
+        60,
+        "of four processes killed",
+        Pace::Turns(100),
+        2,
+    )
+    .also(&[("operations", "operations"), ("keys", "histories")]),
     Harness::new("soak", soak::soak, 10, "seconds", Pace::Seconds, 5)
         .also(&[("claims", "claims"), ("judged", "runs judged for growth")]),
 ];

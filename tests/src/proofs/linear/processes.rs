@@ -40,7 +40,7 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Kills as many processes as there are cases, while the others go on.
 ///
 /// # Panics
-/// If the program cannot be started, or is none whose first argument `child` leads to [`child`].
+/// If the program cannot be started, or is none whose first argument `sharer` leads to [`child`].
 pub fn processes(program: &Path, budget: &Budget) -> Report {
     let mut report = Report::new(HARNESS, budget.seed);
     let mut draws = Draws::new(budget.seed);
@@ -50,7 +50,7 @@ pub fn processes(program: &Path, budget: &Budget) -> Report {
     let mut start = || {
         started += 1;
         let arguments =
-            ["child".to_owned(), path.display().to_string(), budget.seed.to_string(), started.to_string()];
+            ["sharer".to_owned(), path.display().to_string(), budget.seed.to_string(), started.to_string()];
         let process = Process::start(program, &arguments);
         assert!(process.wait_for_ready(READY_WITHIN), "a process that shares the store does not get ready");
         process
@@ -108,9 +108,19 @@ fn judge(lines: &[String], seed: u64, report: &mut Report) {
     }
     report.add("tokens", tokens.len() as u64);
     tokens.sort_unstable();
-    if let Some(pair) = tokens.windows(2).find(|pair| pair[0] == pair[1]) {
-        report.violation(format!("token {} was given out twice; seed {seed}", pair[0]));
+    let count = tokens.len();
+    tokens.dedup();
+    if tokens.len() < count {
+        report.violation(format!("{} tokens were given out twice; seed {seed}", count - tokens.len()));
     }
+}
+
+/// The same with this program's own children, as one of the harnesses.
+///
+/// # Panics
+/// As [`processes`].
+pub fn own_processes(budget: &Budget) -> Report {
+    processes(&std::env::current_exe().expect("this program has a path"), budget)
 }
 
 /// One process: works until it is killed.
@@ -131,13 +141,16 @@ pub fn child(arguments: &[String]) {
             let (store, book, never) = (&store, &book, &never);
             let draws = Draws::new(seed ^ (number << 32) ^ (thread << 56));
             scope.spawn(move || {
-                Client::new(number * THREADS + thread, store, book, draws).run(u64::MAX, never)
+                Client::new(number * THREADS + thread, store, book, draws).run(u64::MAX, never);
             });
         }
     });
 }
 
 /// How the processes open their store.
+///
+/// # Panics
+/// Never: the lengths are in bounds.
 pub fn options() -> Options {
     let policy = Policy::new(Abandoned::Rerun)
         .lease(Duration::from_millis(RULES.lease_ms))

@@ -10,6 +10,10 @@ use super::spec::{Rules, Spec};
 /// As many operations fit into a set of bits.
 pub const OPERATIONS_MAX: usize = 128;
 
+/// As many states are looked at before the search gives up: a history with an order needs about as many as it has
+/// operations, and one without may need more than there is time for.
+const STATES_MAX: usize = 500_000;
+
 /// Why a history is none of one key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wrong {
@@ -23,7 +27,7 @@ pub struct Wrong {
 ///
 /// Returns how many states were looked at.
 ///
-/// Errors: there is none.
+/// Errors: there is none, or it was not found among half a million states.
 ///
 /// # Panics
 /// With more than [`OPERATIONS_MAX`] operations.
@@ -57,7 +61,8 @@ impl Search<'_> {
             let Some(operation) = self.operations.get(*at) else { continue };
             for after in spec.after(operation) {
                 let ordered = ordered | (1 << at);
-                if self.seen.insert((ordered, after.clone())) && self.go(ordered, &after) {
+                let is_new = self.seen.len() < STATES_MAX && self.seen.insert((ordered, after.clone()));
+                if is_new && self.go(ordered, &after) {
                     return true;
                 }
             }
