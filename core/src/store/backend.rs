@@ -20,6 +20,7 @@ use super::fault::Inherited;
 #[cfg(any(test, feature = "testing"))]
 use super::inject::Faults;
 use super::journal::{Change, Journal};
+use super::plant::{Plant, Planted};
 use crate::{Error, ErrorKind, Result};
 
 /// Which file it is, whatever its name: device and inode.
@@ -184,6 +185,7 @@ struct Guarded {
     // While this is set, changes go to the journal. It is cleared once and never set again.
     staged: AtomicBool,
     journal: Mutex<Journal>,
+    planted: Planted,
     #[cfg(any(test, feature = "testing"))]
     faults: Faults,
 }
@@ -207,9 +209,18 @@ impl Backend {
             state,
             staged: AtomicBool::new(false),
             journal: Mutex::default(),
+            planted: Planted::default(),
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }))
+    }
+
+    /// Makes these mistakes. Called before the backend is used.
+    pub(super) fn with_planted(mut self, planted: Planted) -> Self {
+        if let Some(guarded) = Arc::get_mut(&mut self.0) {
+            guarded.planted = planted;
+        }
+        self
     }
 
     /// Lets these faults happen. Called before the backend is used.
@@ -268,6 +279,9 @@ impl Guarded {
 
     fn sync_now(&self) -> io::Result<()> {
         self.state.syncs.fetch_add(1, Ordering::Relaxed);
+        if self.planted.is(Plant::SyncLeftOut) {
+            return Ok(());
+        }
         self.change(Op::Sync, || self.inner.sync_data())
     }
 
@@ -304,7 +318,7 @@ impl Guarded {
     }
 
     fn latch<R>(&self, result: io::Result<R>) -> io::Result<R> {
-        if result.is_err() {
+        if result.is_err() && !self.planted.is(Plant::PoisonLeftOut) {
             self.state.failed.store(true, Ordering::Release);
         }
         result

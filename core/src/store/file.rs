@@ -24,6 +24,7 @@ use super::backend::{Backend, FileId, FileState};
 use super::fault::{before_commit, io_fault};
 #[cfg(any(test, feature = "testing"))]
 use super::inject::Faults;
+use super::plant::Planted;
 use super::{create, holder, timer};
 use crate::limits::{CACHE_LEN_DEFAULT, OPEN_POLL_MS_MAX};
 use crate::{Error, ErrorKind, Result};
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     /// Told the progress, 0.0 to 1.0, of a repair after a crash, should one be needed.
     pub(crate) progress: Option<Arc<dyn Fn(f64) + Send + Sync>>,
+    /// The mistakes to make, for tests.
+    pub(crate) planted: Planted,
     /// The faults to inject.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) faults: Faults,
@@ -346,11 +349,8 @@ impl Options {
         builder
     }
 
-    #[cfg_attr(
-        not(any(test, feature = "testing")),
-        allow(clippy::unused_self, reason = "only tests have faults")
-    )]
     pub(super) fn guard(&self, backend: Backend) -> Backend {
+        let backend = backend.with_planted(self.planted);
         #[cfg(any(test, feature = "testing"))]
         let backend = backend.with_faults(&self.faults);
         backend
@@ -364,6 +364,7 @@ impl Default for Options {
             cache_len: CACHE_LEN_DEFAULT,
             verify: false,
             progress: None,
+            planted: Planted::default(),
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }

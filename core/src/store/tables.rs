@@ -19,6 +19,7 @@ use redb::{
 
 use super::fault::before_commit;
 use super::missing;
+use super::plant::Planted;
 use crate::rows::{Due, DueEntry, DueRow, Lane, Rows, Slot, Table};
 use crate::{Error, ErrorKind, Millis, Result};
 
@@ -69,24 +70,31 @@ pub(super) struct WriteRows<'txn> {
     txn: &'txn WriteTransaction,
     records: RedbTable<'txn, Bytes, Bytes>,
     due: RedbTable<'txn, Bytes, Bytes>,
+    planted: Planted,
 }
 
 impl<'txn> WriteRows<'txn> {
-    pub(super) fn open(txn: &'txn WriteTransaction) -> Result<Self> {
+    pub(super) fn open(txn: &'txn WriteTransaction, planted: Planted) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
         let due = txn.open_table(DUE).map_err(before_commit)?;
-        Ok(Self { txn, records, due })
+        Ok(Self { txn, records, due, planted })
+    }
+
+    /// The mistakes that are made with them.
+    pub(super) fn planted(&self) -> Planted {
+        self.planted
     }
 }
 
 impl Rows for WriteRows<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match table {
+        let value = match table {
             Table::Records => value(table, &self.records, key),
             Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 value(table, &self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
-        }
+        };
+        Ok(value?.map(|bytes| self.planted.read(table, key, bytes)))
     }
 
     fn put(&mut self, table: Table, key: &[u8], bytes: &[u8], due: Due) -> Result<()> {
