@@ -11,7 +11,7 @@ TEST_STEPS = fmt lint unit doc wasm deny whole sql make-run
 STEPS = $(notdir $(wildcard .ci/step.d/*))
 
 .DEFAULT_GOAL = help
-.PHONY: help run check test bench fmt advisories $(STEPS:%=step-%)
+.PHONY: help run check test bench proofs fmt advisories $(STEPS:%=step-%)
 
 help: ## Shows this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -28,6 +28,9 @@ test: ## Everything. The last line is 'N passed, N failed'.
 
 bench: ## Measures, in release. ARGS=...: arguments of the bench.
 	cargo run --release -p keyclaim-tests --bin bench -- $(ARGS)
+
+proofs: ## Runs every harness. LONG=minutes: for so long, with a line each in the ledger. ARGS=...: of the program.
+	cargo run -p keyclaim-tests --bin proofs -- $(if $(LONG),--minutes $(LONG)) $(ARGS)
 
 fmt: ## Formats the Rust sources.
 	cargo fmt --all

@@ -2,10 +2,19 @@
 //! the check that it notices a bug call the same code.
 
 pub mod disk;
+pub mod kills;
+pub mod ledger;
 pub mod linear;
+mod main;
+pub mod place;
+pub mod registry;
+pub mod soak;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::thread;
+
+pub use main::main;
 
 /// How much to do, as counts and not as seconds: the same budget does the same again.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,23 @@
+//! kill -9 of real processes, as one of the harnesses.
+
+use super::{Budget, Report};
+use crate::kills::{Plan, run};
+
+/// Kills as many processes as there are cases.
+///
+/// # Panics
+/// If this is not a program whose first argument `child` leads to
+/// [`child_main`](crate::kills::child_main): it starts itself.
+pub fn kill_loops(budget: &Budget) -> Report {
+    let program = std::env::current_exe().expect("this program has a path");
+    let plan = Plan { program, seed: budget.seed, kills: budget.cases, plant: None };
+    let done = run(&plan);
+    let mut report = Report::new("kills", budget.seed);
+    report.cases = done.kills;
+    report.add("kills while opening", done.kills_in_opening);
+    report.add("acks", done.acks);
+    report.add("takeovers", done.takeovers);
+    report.add("looks", done.looks);
+    done.violations.into_iter().for_each(|line| report.violation(line));
+    report
+}
