@@ -98,8 +98,10 @@ impl Driver {
             Some(Told { stands: Stands::Held, .. }) if is_whole => {
                 Action::Resolve { key, how: self.draws.below(3), number: self.number() }
             }
+            // Whoever takes over brings the same writes along, as any handler does.
             Some(Told { stands: Stands::InFlight { .. } | Stands::Held, .. }) => {
-                Action::Claim { key, nonce: self.nonce(), writes: None }
+                let writes = (self.draws.below(2) == 0).then(|| self.number());
+                Action::Claim { key, nonce: self.nonce(), writes }
             }
             Some(Told { stands: Stands::Complete { .. }, .. }) | None => {
                 let writes = (self.is_free(key) && self.draws.below(2) == 0).then(|| self.number());
