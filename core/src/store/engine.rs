@@ -118,7 +118,8 @@ impl Engine {
         let open = guard.as_ref().ok_or_else(poisoned)?;
         // redb checks no checksum when it reads, and panics on some damaged pages.
         let result = catch_unwind(AssertUnwindSafe(|| {
-            open.db.begin_read().map_err(before_commit).and_then(ReadRows::open).and_then(|rows| look(&rows))
+            let txn = open.db.begin_read().map_err(before_commit)?;
+            look(&ReadRows::open(txn, self.planted)?)
         }))
         .unwrap_or_else(|_| {
             Err(Error::new(

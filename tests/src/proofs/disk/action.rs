@@ -86,6 +86,13 @@ impl Driver {
     fn on_key(&mut self, key: u64, is_whole: bool) -> Action {
         let told = self.world.told(key, self.now_ms()).cloned();
         match told {
+            // Somebody else, while its owner still believes that it owns the key.
+            Some(Told { stands: Stands::InFlight { lease_until_ms: Some(until_ms), .. }, .. })
+                if self.now_ms() >= until_ms && self.draws.below(2) == 0 =>
+            {
+                let writes = (self.draws.below(2) == 0).then(|| self.number());
+                Action::Claim { key, nonce: self.nonce(), writes }
+            }
             Some(told @ Told { stands: Stands::InFlight { .. }, .. }) if self.owns(key) => {
                 self.own_act(key, &told)
             }
