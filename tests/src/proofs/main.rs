@@ -245,3 +245,62 @@ fn usage(why: &str) -> String {
         names.join(", ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static BROKEN: Harness = Harness::new("kills", broken, 1, "cases", Pace::Turns(1), 1);
+    static PANICKING: Harness = Harness::new("histories", panicking, 1, "cases", Pace::Turns(1), 1);
+    static SOUND: Harness = Harness::new("soak", sound, 1, "cases", Pace::Seconds, 2);
+
+    fn broken(budget: &Budget) -> Report {
+        let mut report = sound(budget);
+        // The third turn of a long run finds something.
+        if budget.seed >= 2 * SEEDS_OF_A_TURN {
+            report.violation("broken; replay: so".into());
+        }
+        report
+    }
+
+    fn panicking(_: &Budget) -> Report {
+        panic!("an invariant\ndoes not hold");
+    }
+
+    fn sound(budget: &Budget) -> Report {
+        Report { cases: budget.cases, ..Report::new("any", budget.seed) }
+    }
+
+    /// Settings on files of their own.
+    fn settings(folder: &Path, arguments: &[&str], harnesses: Vec<&'static Harness>) -> Settings {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let readme = folder.join("page.md");
+        fs::write(&readme, format!("{BEGIN}\n{END}\n")).expect("a folder of our own");
+        let (ledger, out) = (folder.join("ledger.jsonl"), folder.join("new/proofs.json"));
+        Settings { harnesses, ledger, out, readme, ..Settings::read(&arguments).expect("arguments") }
+    }
+
+    #[test]
+    fn a_harness_that_finds_something_is_noted_and_the_next_one_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arguments = ["--minutes", "1", "--seed", "0"];
+        let settings = settings(folder.path(), &arguments, vec![&BROKEN, &PANICKING, &SOUND]);
+        assert_eq!(settings.run(), Ok(false));
+        let lines = ledger::read(&settings.ledger).expect("a ledger");
+        let brief: Vec<_> =
+            lines.iter().map(|line| (line.cases, line.violations, line.count("turns"))).collect();
+        assert_eq!(brief, [(3, 1, 3), (0, 1, 1), (30, 0, 0)]);
+        assert_eq!(lines[0].replays, ["broken; replay: so"]);
+        assert!(lines[1].replays[0].starts_with("panicked: an invariant; replay: cargo run"), "{lines:?}");
+        let json = fs::read_to_string(&settings.out).expect("it wrote its report");
+        assert!(json.contains("broken; replay: so"), "{json}");
+    }
+
+    #[test]
+    fn by_count_there_is_one_turn_and_no_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path(), &["--cases", "5"], vec![&SOUND]);
+        assert_eq!(settings.run(), Ok(true));
+        assert!(!settings.ledger.exists());
+    }
+}

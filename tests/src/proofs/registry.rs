@@ -41,11 +41,8 @@ pub const ALL: &[Harness] = &[
         .also(&[("operations", "operations"), ("unknown", "of them told nothing")]),
     Harness::new("kills", kills::kill_loops, 300, "processes killed", Pace::Turns(100), 2)
         .also(&[("acks", "acknowledgements checked")]),
-    Harness::new("soak", soak::soak, 10, "seconds", Pace::Seconds, 5).also(&[
-        ("claims", "claims"),
-        ("reopened", "closed and opened"),
-        ("healed", "syncs failed"),
-    ]),
+    Harness::new("soak", soak::soak, 10, "seconds", Pace::Seconds, 5)
+        .also(&[("claims", "claims"), ("judged", "runs judged for growth")]),
 ];
 
 /// What other tools do and note with `proofs --record`: fuzzing by target, mutation testing. All lines whose name

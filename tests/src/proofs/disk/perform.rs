@@ -86,8 +86,10 @@ impl Driver {
             (Decision::Won(claim), before) => self.won(key, nonce, writes, claim, before.as_ref()),
             (
                 Decision::InFlight { .. },
-                Some(Told { stands: Stands::InFlight { lease_until_ms, .. }, .. }),
-            ) if lease_until_ms.is_none_or(|until_ms| self.now_ms() < until_ms) => Ok(Vec::new()),
+                Some(Told { stands: Stands::InFlight { nonce: its, lease_until_ms }, .. }),
+            ) if its != Some(nonce) && lease_until_ms.is_none_or(|until_ms| self.now_ms() < until_ms) => {
+                Ok(Vec::new())
+            }
             (Decision::Held { .. }, Some(Told { stands: Stands::Held, .. })) => Ok(Vec::new()),
             (Decision::Replay(replay), Some(Told { stands: Stands::Complete { body, .. }, .. })) => {
                 require(answer_bytes(&replay.response) == body, || format!("{}: another body", name(key)))?;

@@ -11,6 +11,7 @@
 //! much is removed as is added. The pace is fixed, or a machine that gets faster would look like a leak. What is
 //! answered is held against a small ledger: every replay exact, no token twice, no event lost.
 
+mod judge;
 mod known;
 mod sample;
 mod turns;
@@ -25,8 +26,9 @@ use keyclaim::outbox::{Backoff, Delivery, PublishError, Relay, RelayOptions};
 use keyclaim::store::inject::{Fault, Faults, Op};
 use keyclaim::{Abandoned, Completer, Options, Policy, Store};
 
-use sample::Judged;
-pub use sample::{Growth, Sample, growth};
+use judge::judge;
+pub use judge::{Growth, growth};
+pub use sample::Sample;
 
 use super::{Budget, Report};
 use known::Known;
@@ -44,13 +46,6 @@ const THREADS: u64 = 8;
 const PACE: Duration = Duration::from_millis(50);
 /// Smaller than the file, so that it is full within the first minute.
 const CACHE_LEN: usize = 8 * 1024 * 1024;
-/// Fewer, which is ten minutes, and the first quarter is too short to come to rest in: a machine that is slow for
-/// half a minute would be taken for growth.
-const SAMPLES_JUDGED_MIN: usize = 120;
-/// Less than this of the later pace, and the machine was too busy before: more work is not growth.
-const PACE_PERCENT_MIN: u64 = 90;
-/// Fewer, and a quarter of them has less than two.
-const CLOSES_JUDGED_MIN: usize = 8;
 /// EIO: what a sync fails with.
 const EIO: i32 = 5;
 /// Longer than any wait that ends at all (arbitrary).
@@ -120,7 +115,7 @@ pub fn run(plan: &Plan) -> Report {
     report.cases = began.elapsed().as_secs();
     report.add("reopened", soak.reopened.load(Ordering::Relaxed));
     report.add("healed", soak.healed.load(Ordering::Relaxed));
-    judge(plan, &samples, &soak.used.lock().unwrap_or_else(PoisonError::into_inner), &mut report);
+    judge(&samples, &soak.used.lock().unwrap_or_else(PoisonError::into_inner), &mut report);
     let replay = format!(
         "replay: cargo run -p keyclaim-tests --bin proofs -- --harness soak --seed {} --cases {}",
         plan.seed,
@@ -128,45 +123,6 @@ pub fn run(plan: &Plan) -> Report {
     );
     report.violations.iter_mut().for_each(|violation| *violation = format!("{violation}; {replay}"));
     report
-}
-
-/// Whether anything has grown, and how large it was. `used` is of the file, each time it was closed.
-fn judge(plan: &Plan, samples: &[Sample], used: &[u64], report: &mut Report) {
-    let Some(last) = samples.last() else { return };
-    report.add("samples", samples.len() as u64);
-    report.add("p99_us", last.p99_us);
-    if samples.len() < SAMPLES_JUDGED_MIN {
-        return;
-    }
-    let (before, after) = Sample::claims_of(samples);
-    if before * 100 < after * PACE_PERCENT_MIN {
-        eprintln!("not judged for growth: of claims there were {before} per sample, and {after} later");
-        return;
-    }
-    report.add("judged", 1);
-    let mut grown = Vec::new();
-    if used.len() >= CLOSES_JUDGED_MIN {
-        grown.push((Judged::USED, growth(used), used.iter().copied().max()));
-    }
-    let judged = |of: fn(&Sample) -> u64| growth(&samples.iter().map(of).collect::<Vec<_>>());
-    grown.extend(Sample::JUDGED.map(|(what, of)| (what, judged(of), None)));
-    // The engine doubles a file that is full: its length is judged by what is in use.
-    let length_max = grown.first().and_then(|(_, _, used)| *used).map(|used| 2 * used);
-    for (what, Growth { before, after }, _) in grown {
-        report.add(what.before, before);
-        report.add(what.after, after);
-        let before = if what == Judged::FILE { before.max(length_max.unwrap_or_default()) } else { before };
-        if (Growth { before, after }).is_too_much() {
-            report.violation(format!("{} grew from {before} to {after} in {:?}", what.name, plan.lasting));
-        }
-    }
-    if !report.violations.is_empty() {
-        eprintln!("{}", Sample::HEAD);
-        for sample in samples {
-            eprintln!("{sample}");
-        }
-        eprintln!("KiB in use each time the file was closed: {used:?}");
-    }
 }
 
 struct Soak {

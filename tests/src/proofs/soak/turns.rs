@@ -110,7 +110,14 @@ impl Turn<'_> {
             Kind::Released => {
                 self.again(|| claim.release())?;
                 claim = match self.claim(key, payload(key).as_bytes())? {
-                    Decision::Won(claim) if claim.kind() == WonKind::Fresh => claim,
+                    // Told again, if the sync failed that was to make it durable, and it was.
+                    Decision::Won(claim) if is_first(&claim) => claim,
+                    Decision::Won(claim) => {
+                        let (kind, attempt) = (claim.kind(), claim.attempt());
+                        return Err(Stop::Wrong(format!(
+                            "key {key} was released, and is {kind:?} {attempt}"
+                        )));
+                    }
                     other => {
                         let name = other.name();
                         return Err(Stop::Wrong(format!("key {key} was released, and was told {name}")));
@@ -298,6 +305,10 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+fn is_first(claim: &Claim) -> bool {
+    matches!(claim.kind(), WonKind::Fresh | WonKind::Again) && claim.attempt() == 1
 }
 
 /// The ledger may have nothing to look at yet.
