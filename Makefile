@@ -11,7 +11,7 @@ TEST_STEPS = fmt lint unit doc wasm deny whole sql make-run
 STEPS = $(notdir $(wildcard .ci/step.d/*))
 
 .DEFAULT_GOAL = help
-.PHONY: help run check test bench proofs fmt advisories $(STEPS:%=step-%)
+.PHONY: help run check test bench proofs fmt mutants advisories $(STEPS:%=step-%)
 
 help: ## Shows this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -34,6 +34,9 @@ proofs: ## Runs every harness. LONG=minutes: for so long, with a line each in th
 
 fmt: ## Formats the Rust sources.
 	cargo fmt --all
+
+mutants: ## Changes the pure core place by place, and fails if no test sees it. About an hour.
+	@.ci/mutants
 
 advisories: ## Known vulnerabilities of the dependencies. Needs the network, so no test waits for it.
 	@.ci/steps advisories

@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind, Result};
 const VERSION: u8 = 1;
 const FLAGS: u8 = 0;
 const CHECKSUM_LEN: usize = 16;
-const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
+pub(crate) const HEADER_LEN: usize = 2 + CHECKSUM_LEN;
 
 static RECORD: Domain = Domain::new("keyclaim 2026 record checksum v1");
 static APP: Domain = Domain::new("keyclaim 2026 app row checksum v1");

@@ -4,14 +4,20 @@
 //! on one thread, seeded properties, the processes of the crash gate, and the scripts that every
 //! language interprets.
 
+#[cfg(feature = "store")]
 pub mod bench;
 pub mod block;
+#[cfg(feature = "store")]
 pub mod gate;
+#[cfg(feature = "store")]
 pub mod kills;
 pub mod machine_kit;
 pub mod peers;
 pub mod pool;
+#[cfg(feature = "store")]
 pub mod proofs;
+#[cfg(feature = "store")]
 pub mod request;
+#[cfg(feature = "store")]
 pub mod script;
 pub mod seeded;

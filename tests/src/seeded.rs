@@ -21,21 +21,42 @@ pub fn check<S: Strategy>(
     strategy: &S,
     property: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
-    let seed = seed(test);
-    let cases = number("KEYCLAIM_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap_or(u32::MAX));
-    let config = Config {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        // Enough for a history of some tens of commands; a race that is hard to lose is not shrunk for minutes.
-        max_shrink_iters: 1_000,
-        max_shrink_time: 30_000,
-        ..Config::default()
-    };
-    if let Err(error) = TestRunner::new(config).run(strategy, property) {
+    let (seed, cases) = (seed(test), number("KEYCLAIM_CASES").unwrap_or(u64::from(cases)));
+    if let Err(error) = (Search { seed, cases, shrinks: true }).run(strategy, property) {
         panic!(
             "{error}\nreplay: KEYCLAIM_SEED={seed} KEYCLAIM_CASES={cases} cargo test -p keyclaim-tests {test}"
         );
+    }
+}
+
+/// A search for an input for which a property does not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// Where the inputs come from.
+    pub seed: u64,
+    /// How many there are.
+    pub cases: u64,
+    /// Whether a smaller input is looked for once one is found.
+    pub shrinks: bool,
+}
+
+impl Search {
+    /// Fails with the smallest input found and what does not hold for it; a panic is such a failure.
+    pub fn run<S: Strategy>(
+        self,
+        strategy: &S,
+        property: impl Fn(S::Value) -> Result<(), TestCaseError>,
+    ) -> Result<(), String> {
+        let config = Config {
+            cases: u32::try_from(self.cases).unwrap_or(u32::MAX),
+            rng_seed: RngSeed::Fixed(self.seed),
+            failure_persistence: None,
+            // Enough for a history of some tens of commands; a race that is hard to lose is not shrunk for minutes.
+            max_shrink_iters: if self.shrinks { 1_000 } else { 0 },
+            max_shrink_time: 30_000,
+            ..Config::default()
+        };
+        TestRunner::new(config).run(strategy, property).map_err(|error| error.to_string())
     }
 }
 

@@ -22,6 +22,7 @@ use super::fault::{Inherited, Stuck};
 use super::inject::Faults;
 use super::journal::{Change, Journal};
 use super::pauses::Pauses;
+use super::plant::{Plant, Planted};
 use crate::limits::WRITE_WAIT_MS_DEFAULT;
 use crate::{Error, ErrorKind, Result};
 
@@ -189,6 +190,7 @@ struct Guarded {
     journal: Mutex<Journal>,
     /// How long another process's lock is waited for.
     lock_wait: Option<Duration>,
+    planted: Planted,
     #[cfg(any(test, feature = "testing"))]
     faults: Faults,
 }
@@ -213,9 +215,18 @@ impl Backend {
             staged: AtomicBool::new(false),
             journal: Mutex::default(),
             lock_wait: None,
+            planted: Planted::default(),
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }))
+    }
+
+    /// Makes these mistakes. Called before the backend is used.
+    pub(super) fn with_planted(mut self, planted: Planted) -> Self {
+        if let Some(guarded) = Arc::get_mut(&mut self.0) {
+            guarded.planted = planted;
+        }
+        self
     }
 
     /// Lets these faults happen. Called before the backend is used.
@@ -282,6 +293,9 @@ impl Guarded {
 
     fn sync_now(&self) -> io::Result<()> {
         self.state.syncs.fetch_add(1, Ordering::Relaxed);
+        if self.planted.is(Plant::SyncLeftOut) {
+            return Ok(());
+        }
         self.change(Op::Sync, || self.inner.sync_data())
     }
 
@@ -318,7 +332,7 @@ impl Guarded {
     }
 
     fn latch<R>(&self, result: io::Result<R>) -> io::Result<R> {
-        if result.is_err() {
+        if result.is_err() && !self.planted.is(Plant::PoisonLeftOut) {
             self.state.failed.store(true, Ordering::Release);
         }
         result

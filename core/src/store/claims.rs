@@ -300,7 +300,9 @@ impl<'a> Asking<'a> {
             let shared = &self.running.shared;
             let (id, command) = (&self.id, &self.command);
             let answer = shared.read(|rows| {
-                let Some(record) = rows::load(rows, id)? else { return Ok(None) };
+                let Some(record) = rows.planted().before(rows::load(rows, id)?, command) else {
+                    return Ok(None);
+                };
                 // Read after the snapshot was taken, so that no record in it is from a later instant.
                 let facts =
                     Facts { now_ms: shared.now_ms(), next_token: Token(u64::MAX), owner_lives_here: false };
@@ -311,6 +313,7 @@ impl<'a> Asking<'a> {
                     }
                     (Ok(mut answer), Change::Keep) => {
                         rows::fill(rows, id, &mut answer)?;
+                        rows.planted().answer(&mut answer);
                         Ok(Some(answer))
                     }
                     (Err(refusal), Change::Keep) => Err(refusal.into()),

@@ -12,6 +12,7 @@ use super::elect::{self, Elected, Part, Post};
 use super::engine::{Open, poisoned};
 use super::finish::taken;
 use super::meta::{self, MetaTable, Now};
+use super::plant::{Plant, Planted};
 use super::queue::{Job, Lane, Reply};
 use super::shared::Shared;
 use super::slot::slot;
@@ -192,7 +193,8 @@ impl Writer {
             let stored = meta::read(&meta)?;
             shared.catch_up(stored.time);
             let mut token = stored.token.max(self.token_high);
-            let (is_wanted, took_token) = write(&mut WriteRows::open(&txn)?, &mut meta, token.next())?;
+            let (is_wanted, took_token) =
+                write(&mut WriteRows::open(&txn, shared.planted())?, &mut meta, token.next())?;
             if took_token {
                 token = token.next();
                 self.token_high = token;
@@ -292,21 +294,24 @@ impl Writer {
         let guard = shared.engine.open()?;
         let open = guard.as_ref().ok_or_else(poisoned)?;
         let txn = begin(shared, open)?;
+        let planted = shared.planted();
         let decided: std::result::Result<_, GroupFault> = (|| {
             let mut meta = txn.open_table(META).map_err(before_commit)?;
-            let stored = meta::read(&meta)?;
-            shared.catch_up(stored.time);
+            let Now { token: stored, time } = meta::read(&meta)?;
+            shared.catch_up(time);
             // Read after the transaction began, and once: all of a group happens at one instant (P6).
             let now_ms = shared.now_ms();
-            let mut token = stored.token.max(self.token_high);
-            let mut rows = WriteRows::open(&txn)?;
+            let mut token = stored.max(self.token_high);
+            let mut rows = WriteRows::open(&txn, planted)?;
             let mut all = Vec::with_capacity(asks.len());
             for (at, (ask, refused)) in asks.iter().zip(refused).enumerate() {
                 let decided = match refused {
                     Some(error) => Decided::failed(error.share()),
                     None => decide(shared, &rows, ask, now_ms, token.next()),
                 };
-                put(&mut rows, &decided.writes).map_err(|error| GroupFault::Put { at, error })?;
+                let is_last_of_many = at > 0 && at + 1 == asks.len();
+                put(&mut rows, &planted.of_group(&decided.writes, is_last_of_many))
+                    .map_err(|error| GroupFault::Put { at, error })?;
                 if decided.took_token {
                     token = token.next();
                     self.token_high = token;
@@ -314,6 +319,7 @@ impl Writer {
                 all.push(decided);
             }
             if all.iter().any(|decided| !decided.writes.is_empty()) {
+                let token = if planted.is(Plant::TokenNotStored) { stored } else { token };
                 meta::write(&mut meta, Now { token, time: shared.saved_time() })?;
             }
             Ok(all)
@@ -321,8 +327,9 @@ impl Writer {
         match decided {
             Ok(mut decided) if decided.iter().any(|decided| !decided.writes.is_empty()) => {
                 // P2: nothing below is answered before this has returned.
-                match commit(open, txn) {
+                match commit(open, planted.txn(txn)).and_then(|()| commit_behind(open, planted, &decided)) {
                     Ok(()) => shared.stats.group(asks.len()),
+                    Err(_) if planted.is(Plant::CommitErrorIgnored) => {}
                     Err(error) => {
                         shared.engine.poison_if_failed(&error);
                         for decided in &mut decided {
@@ -413,7 +420,7 @@ impl Deciding {
         if let Some(error) = &self.failed {
             return Err(error.share());
         }
-        let mut rows = WriteRows::open(txn)?;
+        let mut rows = WriteRows::open(txn, shared.planted())?;
         let ask = Ask { id: id.encode(), command: &command };
         let decided = decide(shared, &rows, &ask, self.now_ms, self.token.next());
         if let Err(error) = put(&mut rows, &decided.writes) {
@@ -445,7 +452,7 @@ impl Deciding {
             ));
         }
         let version = Version(self.token.next().0);
-        let mut rows = WriteRows::open(txn)?;
+        let mut rows = WriteRows::open(txn, Planted::default())?;
         // redb panics on some damaged pages; that is no panic of the caller's.
         let planned = catch_unwind(AssertUnwindSafe(|| app::plan(&rows, &writes.rows, version)))
             .unwrap_or_else(|_| Err(codec::corrupt("its page")))?;
@@ -557,7 +564,7 @@ fn decide(
 ) -> Decided {
     let decided = catch_unwind(AssertUnwindSafe(|| {
         shared.options.maybe_panic();
-        let before = rows::load(rows, &ask.id)?;
+        let before = rows.planted().before(rows::load(rows, &ask.id)?, ask.command);
         let owner_lives_here =
             before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
         let facts = Facts { now_ms, next_token, owner_lives_here };
@@ -573,6 +580,7 @@ fn decide(
         let mut answer = answer.map_err(Error::from);
         if let Ok(answer) = &mut answer {
             rows::fill(rows, &ask.id, answer)?;
+            rows.planted().answer(answer);
         }
         let untold = match &answer {
             Ok(Answer::Decision(Decision::Won(won))) if won.kind != WonKind::Again => Some(Command::Untold {
@@ -599,13 +607,28 @@ fn decide(
 /// Writes the rows of one command. From its first row on, a panic leaves nobody knowing what was
 /// written, so it is the store's failure and not the command's.
 pub(super) fn put(rows: &mut WriteRows<'_>, writes: &[Write]) -> Result<()> {
-    catch_unwind(AssertUnwindSafe(|| rows::apply(rows, writes)))
+    let writes = rows.planted().writes(writes);
+    catch_unwind(AssertUnwindSafe(|| rows::apply(rows, &writes)))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "writing a row failed; reopen the store")))
 }
 
 /// Begins a transaction. To catch up with other processes the file is read first, and that can fail.
 fn begin(shared: &Shared, open: &Open) -> Result<redb::WriteTransaction> {
     open.durable.begin(&open.db).inspect_err(|error| shared.engine.poison_if_failed(error))
+}
+
+/// What a planted mistake has kept back.
+fn commit_behind(open: &Open, planted: Planted, decided: &[Decided]) -> Result<()> {
+    if !planted.is(Plant::WritesBehind) {
+        return Ok(());
+    }
+    let behind: Vec<Write> = decided.iter().flat_map(|decided| Planted::behind(&decided.writes)).collect();
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let txn = open.durable.begin(&open.db)?;
+    put(&mut WriteRows::open(&txn, planted)?, &behind)?;
+    commit(open, txn)
 }
 
 fn commit(open: &Open, txn: redb::WriteTransaction) -> Result<()> {

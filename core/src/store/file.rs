@@ -24,6 +24,7 @@ use super::backend::{Backend, FileId, FileState};
 use super::fault::{before_commit, io_fault};
 #[cfg(any(test, feature = "testing"))]
 use super::inject::Faults;
+use super::plant::Planted;
 use super::{create, holder, timer};
 use crate::limits::{CACHE_LEN_DEFAULT, OPEN_POLL_MS_MAX};
 use crate::{Error, ErrorKind, Result};
@@ -54,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) progress: Option<Arc<dyn Fn(f64) + Send + Sync>>,
     /// How long to wait for another process that has the store open as well, if that may be.
     pub(crate) shared_wait: Option<Duration>,
+    /// The mistakes to make, for tests.
+    pub(crate) planted: Planted,
     /// The faults to inject.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) faults: Faults,
@@ -377,6 +380,7 @@ impl Options {
     }
 
     pub(super) fn guard(&self, backend: Backend) -> Backend {
+        let backend = backend.with_planted(self.planted);
         #[cfg(any(test, feature = "testing"))]
         let backend = backend.with_faults(&self.faults);
         backend.with_lock_wait(self.shared_wait)
@@ -391,6 +395,7 @@ impl Default for Options {
             verify: false,
             progress: None,
             shared_wait: None,
+            planted: Planted::default(),
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
         }

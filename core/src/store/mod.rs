@@ -44,6 +44,10 @@ mod operator;
 mod options;
 mod outbox;
 mod pauses;
+#[cfg(not(any(test, feature = "testing")))]
+mod plant;
+#[cfg(any(test, feature = "testing"))]
+pub mod plant;
 mod queue;
 mod request;
 mod shared;
@@ -171,7 +175,7 @@ impl Store {
         let time = StoreTime::resume(Some(saved), reading, options.reboot_gap_max_ms);
         let (sender, messages) = crossbeam_channel::unbounded();
         let shared = Arc::new(Shared {
-            engine: Engine::new(open),
+            engine: Engine::new(open, options.planted),
             writer: Mutex::new(Writer::new()),
             queue: queue::Queue::new(options.queue_len_max),
             waiters: wait::Waiters::new(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::file;
+use super::plant::Planted;
 use crate::clock::{Clock, StoreTime};
 use crate::limits::{
     BODY_LEN_DEFAULT, BODY_LEN_MAX, CACHE_LEN_DEFAULT, KEY_LEN_DEFAULT, KEY_LEN_MAX, QUEUE_LEN_DEFAULT,
@@ -44,6 +45,7 @@ pub struct Options {
     pub(super) reap_every: Option<Duration>,
     pub(super) complete_every: Option<(Duration, Completer)>,
     pub(crate) on_unfinished: Option<Hook<Unfinished>>,
+    pub(super) planted: Planted,
     #[cfg(any(test, feature = "testing"))]
     pub(super) faults: super::inject::Faults,
     #[cfg(any(test, feature = "testing"))]
@@ -75,6 +77,7 @@ impl Options {
             reap_every: None,
             complete_every: None,
             on_unfinished: None,
+            planted: Planted::default(),
             #[cfg(any(test, feature = "testing"))]
             faults: super::inject::Faults::default(),
             #[cfg(any(test, feature = "testing"))]
@@ -237,6 +240,14 @@ impl Options {
         self.faults.clone()
     }
 
+    /// Lets the store make this mistake, and no other.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn plant(mut self, plant: super::plant::Plant) -> Self {
+        self.planted = Planted::with(plant);
+        self
+    }
+
     /// How many of the next decisions panic, to set at any time.
     #[cfg(any(test, feature = "testing"))]
     pub fn panics(&self) -> Arc<std::sync::atomic::AtomicU64> {
@@ -250,6 +261,7 @@ impl Options {
             verify: self.verify_on_open,
             progress: self.on_repair.clone(),
             shared_wait: self.shared_wait(),
+            planted: self.planted,
             #[cfg(any(test, feature = "testing"))]
             faults: self.faults.clone(),
         }

@@ -17,6 +17,7 @@ use super::finish::Tries;
 use super::live::{Live, Place, renew_every};
 use super::options::{Options, Sharing};
 use super::outbox::Relays;
+use super::plant::{Plant, Planted};
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
 use super::tables::ReadRows;
@@ -120,7 +121,13 @@ impl Shared {
             // In a forked child the lock may be held for ever, and no answer depends on the time.
             return Millis(self.clock.read().wall_ms);
         }
-        self.time.lock().now(self.clock.read())
+        let now_ms = self.time.lock().now(self.clock.read());
+        if self.planted().is(Plant::WallClockTrusted) { Millis(self.clock.read().wall_ms) } else { now_ms }
+    }
+
+    /// The mistakes that this store makes, for tests.
+    pub(super) fn planted(&self) -> Planted {
+        self.options.planted
     }
 
     /// Goes on from the time that the store has, should another process have written it.

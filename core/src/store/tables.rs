@@ -19,6 +19,7 @@ use redb::{
 
 use super::fault::before_commit;
 use super::missing;
+use super::plant::Planted;
 use crate::rows::{Due, DueEntry, DueRow, Lane, Rows, Slot, Table};
 use crate::{Error, ErrorKind, Millis, Result};
 
@@ -69,24 +70,31 @@ pub(super) struct WriteRows<'txn> {
     txn: &'txn WriteTransaction,
     records: RedbTable<'txn, Bytes, Bytes>,
     due: RedbTable<'txn, Bytes, Bytes>,
+    planted: Planted,
 }
 
 impl<'txn> WriteRows<'txn> {
-    pub(super) fn open(txn: &'txn WriteTransaction) -> Result<Self> {
+    pub(super) fn open(txn: &'txn WriteTransaction, planted: Planted) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
         let due = txn.open_table(DUE).map_err(before_commit)?;
-        Ok(Self { txn, records, due })
+        Ok(Self { txn, records, due, planted })
+    }
+
+    /// The mistakes that are made with them.
+    pub(super) fn planted(&self) -> Planted {
+        self.planted
     }
 }
 
 impl Rows for WriteRows<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match table {
+        let value = match table {
             Table::Records => value(table, &self.records, key),
             Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 value(table, &self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
-        }
+        };
+        Ok(value?.map(|bytes| self.planted.read(table, key, bytes)))
     }
 
     fn put(&mut self, table: Table, key: &[u8], bytes: &[u8], due: Due) -> Result<()> {
@@ -140,12 +148,18 @@ impl Rows for WriteRows<'_> {
 pub(super) struct ReadRows {
     txn: ReadTransaction,
     records: ReadOnlyTable<Bytes, Bytes>,
+    planted: Planted,
 }
 
 impl ReadRows {
-    pub(super) fn open(txn: ReadTransaction) -> Result<Self> {
+    pub(super) fn open(txn: ReadTransaction, planted: Planted) -> Result<Self> {
         let records = txn.open_table(RECORDS).map_err(before_commit)?;
-        Ok(Self { txn, records })
+        Ok(Self { txn, records, planted })
+    }
+
+    /// The mistakes that are made with them.
+    pub(super) fn planted(&self) -> Planted {
+        self.planted
     }
 
     /// How many events there are.
@@ -177,12 +191,13 @@ impl ReadRows {
 
 impl Rows for ReadRows {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match table {
+        let value = match table {
             Table::Records => value(table, &self.records, key),
             Table::Bodies | Table::Archive | Table::Outbox | Table::App => {
                 value(table, &self.txn.open_table(definition(table)).map_err(before_commit)?, key)
             }
-        }
+        };
+        Ok(value?.map(|bytes| self.planted.read(table, key, bytes)))
     }
 
     fn put(&mut self, _: Table, _: &[u8], _: &[u8], _: Due) -> Result<()> {

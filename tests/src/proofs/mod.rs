@@ -2,11 +2,14 @@
 //! the check that it notices a bug call the same code.
 
 pub mod disk;
+pub mod flips;
 pub mod kills;
 pub mod ledger;
 pub mod linear;
 mod main;
+pub mod model;
 pub mod place;
+pub mod planted;
 pub mod registry;
 pub mod soak;
 pub mod table;

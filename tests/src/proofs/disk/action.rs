@@ -86,6 +86,13 @@ impl Driver {
     fn on_key(&mut self, key: u64, is_whole: bool) -> Action {
         let told = self.world.told(key, self.now_ms()).cloned();
         match told {
+            // Somebody else, while its owner still believes that it owns the key.
+            Some(Told { stands: Stands::InFlight { lease_until_ms: Some(until_ms), .. }, .. })
+                if self.now_ms() >= until_ms && self.draws.below(2) == 0 =>
+            {
+                let writes = (self.draws.below(2) == 0).then(|| self.number());
+                Action::Claim { key, nonce: self.nonce(), writes }
+            }
             Some(told @ Told { stands: Stands::InFlight { .. }, .. }) if self.owns(key) => {
                 self.own_act(key, &told)
             }
@@ -98,8 +105,10 @@ impl Driver {
             Some(Told { stands: Stands::Held, .. }) if is_whole => {
                 Action::Resolve { key, how: self.draws.below(3), number: self.number() }
             }
+            // Whoever takes over brings the same writes along, as any handler does.
             Some(Told { stands: Stands::InFlight { .. } | Stands::Held, .. }) => {
-                Action::Claim { key, nonce: self.nonce(), writes: None }
+                let writes = (self.draws.below(2) == 0).then(|| self.number());
+                Action::Claim { key, nonce: self.nonce(), writes }
             }
             Some(Told { stands: Stands::Complete { .. }, .. }) | None => {
                 let writes = (self.is_free(key) && self.draws.below(2) == 0).then(|| self.number());

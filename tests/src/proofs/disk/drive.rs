@@ -7,6 +7,7 @@ use std::time::Duration;
 use keyclaim::clock::ManualClock;
 use keyclaim::outbox::Delivery;
 use keyclaim::store::disk::SimDisk;
+use keyclaim::store::plant::Plant;
 use keyclaim::{Abandoned, Claim, Error, Millis, Options, Policy, Store, Token};
 
 use super::world::{Delta, World};
@@ -50,6 +51,7 @@ pub(super) struct Driver {
     pub(super) leased: Vec<Delivery>,
     pub(super) draws: Draws,
     numbers: u64,
+    plant: Option<Plant>,
 }
 
 /// The store's options at this time after the start.
@@ -69,9 +71,15 @@ pub(super) fn options(passed_ms: u64) -> (Options, ManualClock) {
     (options.renew_leases_max(0).cache_len(256 * 1024), clock)
 }
 
+/// The same of a store that makes this mistake.
+fn planted(passed_ms: u64, plant: Option<Plant>) -> (Options, ManualClock) {
+    let (options, clock) = options(passed_ms);
+    (plant.into_iter().fold(options, Options::plant), clock)
+}
+
 impl Driver {
-    pub(super) fn new(seed: u64) -> Result<Self, Error> {
-        let (disk, (options, clock)) = (SimDisk::new(), options(0));
+    pub(super) fn new(seed: u64, plant: Option<Plant>) -> Result<Self, Error> {
+        let (disk, (options, clock)) = (SimDisk::new(), planted(0, plant));
         Ok(Self {
             store: Some(Store::on_disk(&disk, options)?),
             disk,
@@ -84,7 +92,13 @@ impl Driver {
             leased: Vec::new(),
             draws: Draws::new(seed),
             numbers: 0,
+            plant,
         })
+    }
+
+    /// The options with which the workload opens its store now.
+    pub(super) fn options(&self) -> (Options, ManualClock) {
+        planted(self.passed_ms, self.plant)
     }
 
     pub(super) fn store(&self) -> &Store {

@@ -4,14 +4,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use keyclaim::store::disk::{DiskFault, SimDisk, Tear};
+use keyclaim::store::plant::Plant;
 use keyclaim::{Error, ErrorKind, Millis, Store};
 
 use super::action::{Action, Workload};
 use super::drive::{Driver, Fail, options};
 use super::images::Cut;
-use super::look::{Seen, probe};
+use super::look::{KEYS, Seen, name, probe};
 use super::world::{Delta, World};
 use crate::proofs::{Report, in_parts};
+use crate::request::id;
 use crate::seeded::Draws;
 
 const EIO: i32 = 5;
@@ -51,8 +53,8 @@ impl Which {
 }
 
 /// All faults of this seed's run, or only one.
-pub(super) fn check_all(seed: u64, only: Option<Which>, report: &mut Report) {
-    let crashed = match Crashed::of(seed) {
+pub(super) fn check_all(seed: u64, plant: Option<Plant>, only: Option<Which>, report: &mut Report) {
+    let crashed = match Crashed::of(seed, plant) {
         Ok(crashed) => crashed,
         Err(what) => {
             return report.violation(format!(
@@ -62,12 +64,12 @@ pub(super) fn check_all(seed: u64, only: Option<Which>, report: &mut Report) {
         }
     };
     in_parts(report, |(part, parts), report| {
-        check_part(seed, &crashed, only, (part as u64, parts as u64), report);
+        check_part((seed, plant), &crashed, only, (part as u64, parts as u64), report);
     });
 }
 
 fn check_part(
-    seed: u64,
+    (seed, plant): (u64, Option<Plant>),
     crashed: &Crashed,
     only: Option<Which>,
     (part, parts): (u64, u64),
@@ -79,7 +81,7 @@ fn check_part(
             for at in (0..).map(|round| round * parts + part) {
                 let which = only.unwrap_or(Which { opening, way, at });
                 let ran = catch_unwind(AssertUnwindSafe(|| {
-                    if which.opening { crashed.open(which, report) } else { run(seed, which, report) }
+                    if which.opening { crashed.open(which, report) } else { run(seed, plant, which, report) }
                 }));
                 let met = ran.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
                 if let Ok(0) = met {
@@ -94,7 +96,8 @@ fn check_part(
                         u8::from(opening),
                     ));
                 }
-                if only.is_some() {
+                // With a mistake planted the first finding will do.
+                if only.is_some() || (plant.is_some() && !report.violations.is_empty()) {
                     return;
                 }
             }
@@ -103,8 +106,8 @@ fn check_part(
 }
 
 /// One run with one fault; how many operations have failed.
-fn run(seed: u64, which: Which, report: &mut Report) -> Result<u64, String> {
-    let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
+fn run(seed: u64, plant: Option<Plant>, which: Which, report: &mut Report) -> Result<u64, String> {
+    let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
     driver.disk.fail(which.fault());
     let mut draws = Draws::new(seed ^ which.at);
     let mut result = Ok(());
@@ -134,6 +137,7 @@ fn step(driver: &mut Driver, action: &Action, draws: &mut Draws, report: &mut Re
                 return Err(format!("the fault was told as {error:?}"));
             }
             report.add(if error.kind() == ErrorKind::Unknown { "unknown" } else { "poisoned" }, 1);
+            refuses_until_reopened(driver.store())?;
             seen.extend(seen_after_cut(driver, draws, report)?);
             reopen(driver)?;
             seen.push(("reopened", look(driver.store())?));
@@ -145,6 +149,17 @@ fn step(driver: &mut Driver, action: &Action, draws: &mut Draws, report: &mut Re
         seen.find(&worlds, driver.now_ms()).map_err(|what| format!("{when}: {what}"))?;
     }
     driver.told(&deltas);
+    Ok(())
+}
+
+/// A store whose file has failed answers nothing: what it would read may not be what the disk has.
+fn refuses_until_reopened(store: &Store) -> Result<(), String> {
+    for key in 0..KEYS {
+        match store.inspect(&id(&name(key))) {
+            Err(error) if error.kind() == ErrorKind::Poisoned => {}
+            other => return Err(format!("before it was reopened, a look at {} gave {other:?}", name(key))),
+        }
+    }
     Ok(())
 }
 
@@ -224,8 +239,8 @@ struct Crashed {
 }
 
 impl Crashed {
-    fn of(seed: u64) -> Result<Self, String> {
-        let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
+    fn of(seed: u64, plant: Option<Plant>) -> Result<Self, String> {
+        let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
         for _ in 0..ACTIONS {
             let action = driver.choose(Workload::Retried);
             let deltas = again(&mut driver, &action)?;

@@ -21,6 +21,7 @@ use std::env;
 pub use images::Cut;
 
 use super::{Budget, Report};
+use keyclaim::store::plant::Plant;
 use record::Recording;
 
 const IMAGES: &str = "crash images";
@@ -31,15 +32,20 @@ const STEPS: u64 = 150;
 /// Opens what power cuts may leave, at least as many images as there are cases. `KEYCLAIM_IMAGE` picks one, as a
 /// violation's line says.
 pub fn crash_images(budget: &Budget) -> Report {
-    images_of(budget, false)
+    images_of(budget, false, None)
+}
+
+/// The same of a store that makes this mistake, to see that it is noticed.
+pub fn crash_images_planted(budget: &Budget, plant: Option<Plant>) -> Report {
+    images_of(budget, false, plant)
 }
 
 /// The same on a disk that says that it has synced and has not: to see that it is noticed.
 pub fn crash_images_of_a_lying_disk(budget: &Budget) -> Report {
-    images_of(budget, true)
+    images_of(budget, true, None)
 }
 
-fn images_of(budget: &Budget, lies: bool) -> Report {
+fn images_of(budget: &Budget, lies: bool, plant: Option<Plant>) -> Report {
     let mut report = Report::new(IMAGES, budget.seed);
     let only = picked("KEYCLAIM_IMAGE").and_then(|parts| match parts[..] {
         [ops, cut] => {
@@ -49,7 +55,7 @@ fn images_of(budget: &Budget, lies: bool) -> Report {
     });
     for seed in budget.seed.. {
         report.add("runs", 1);
-        match Recording::of(seed, STEPS, lies) {
+        match Recording::of(seed, STEPS, lies, plant) {
             Ok(recording) => {
                 report.add("changes", (recording.ops.len() - recording.start) as u64);
                 images::check_all(&recording, seed, only, &mut report);
@@ -68,6 +74,11 @@ fn images_of(budget: &Budget, lies: bool) -> Report {
 /// Lets operations fail, at least as many as there are cases. `KEYCLAIM_FAULT` picks one, as a violation's line
 /// says.
 pub fn fault_points(budget: &Budget) -> Report {
+    fault_points_planted(budget, None)
+}
+
+/// The same of a store that makes this mistake, to see that it is noticed.
+pub fn fault_points_planted(budget: &Budget, plant: Option<Plant>) -> Report {
     let mut report = Report::new(FAULTS, budget.seed);
     let only = picked("KEYCLAIM_FAULT").and_then(|parts| match parts[..] {
         [opening, way, at] => {
@@ -77,7 +88,7 @@ pub fn fault_points(budget: &Budget) -> Report {
     });
     for seed in budget.seed.. {
         report.add("runs", 1);
-        faults::check_all(seed, only, &mut report);
+        faults::check_all(seed, plant, only, &mut report);
         if only.is_some() || report.cases >= budget.cases || !report.violations.is_empty() {
             break;
         }

@@ -10,7 +10,7 @@ use keyclaim::{
 };
 
 use super::action::Action;
-use super::drive::{Did, Driver, Fail, LEASE_MS, Owner, options};
+use super::drive::{Did, Driver, Fail, LEASE_MS, Owner};
 use super::look::{OWN, TABLE, answer_bytes, name};
 use super::values::{complete, done, outcome, row, step_told, text, with_writes, writes};
 use super::world::{Bytes, Delta, Stands, StepTold, Told};
@@ -59,7 +59,7 @@ impl Driver {
                 if let Some(store) = self.store.take() {
                     store.close()?;
                 }
-                let (options, clock) = options(self.passed_ms);
+                let (options, clock) = self.options();
                 self.clock = clock;
                 self.store = Some(Store::on_disk(&self.disk, options)?);
                 Ok(Vec::new())
@@ -126,10 +126,14 @@ impl Driver {
         require(is_same || claim.token().0 > self.world.token, || {
             format!("{}: token {} after {}", name(key), claim.token(), self.world.token)
         })?;
+        // A claim's own writes are applied once in a generation, whoever brings them.
+        let wrote_before = goes_on && before.is_some_and(|told| told.wrote);
+        let writes = writes.filter(|_| !wrote_before);
         let told = Told {
             generation: claim.generation(),
             token: claim.token(),
             attempt: claim.attempt(),
+            wrote: wrote_before || writes.is_some(),
             steps: claim.steps().iter().map(|step| (step.name.clone(), step_told(&step.progress))).collect(),
             point: claim.point().map(|point| (point.name.clone(), point.data.0.clone())),
             stands: Stands::InFlight { nonce: Some(nonce), lease_until_ms: claim.lease_until_ms() },
@@ -358,6 +362,7 @@ impl Driver {
             generation: Generation(token.0),
             token,
             attempt: 1,
+            wrote: false,
             steps: Vec::new(),
             point: None,
             stands: complete(number, self.now_ms()),

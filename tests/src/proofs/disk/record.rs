@@ -1,6 +1,7 @@
 //! One run of the workload on a healthy disk: its changes, and at which of them what was acknowledged.
 
 use keyclaim::store::disk::DiskOp;
+use keyclaim::store::plant::Plant;
 use keyclaim::{Millis, Token};
 
 use super::action::Workload;
@@ -41,8 +42,8 @@ pub(super) struct Point {
 
 impl Recording {
     /// Runs the workload of this seed; `lies` lets the disk lie about its syncs.
-    pub(super) fn of(seed: u64, steps: u64, lies: bool) -> Result<Self, String> {
-        let mut driver = Driver::new(seed).map_err(|error| format!("opening: {error}"))?;
+    pub(super) fn of(seed: u64, steps: u64, lies: bool, plant: Option<Plant>) -> Result<Self, String> {
+        let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
         if lies {
             driver.disk.lie();
         }

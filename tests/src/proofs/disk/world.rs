@@ -25,6 +25,8 @@ pub(super) struct Told {
     pub(super) generation: Generation,
     pub(super) token: Token,
     pub(super) attempt: u32,
+    /// Whether a claim's own writes were applied in this generation: they are once.
+    pub(super) wrote: bool,
     pub(super) steps: Vec<(String, StepTold)>,
     pub(super) point: Option<(String, Vec<u8>)>,
     pub(super) stands: Stands,

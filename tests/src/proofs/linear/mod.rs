@@ -19,6 +19,7 @@ use std::{env, fs};
 use super::{Budget, Report, in_parts};
 use crate::seeded::Draws;
 use history::{Answer, History, Kind, Operation};
+use keyclaim::store::plant::Plant;
 use search::{Wrong, linearize};
 
 pub use run::RULES;
@@ -29,13 +30,18 @@ pub const HARNESS: &str = "histories";
 /// Runs threads, and looks for an order of what each key was told. A case is the history of one key. Threads race
 /// anew each time: a failure is replayed from the file that its line names.
 pub fn histories(budget: &Budget) -> Report {
+    histories_planted(budget, None)
+}
+
+/// The same of a store that makes this mistake, to see that it is noticed.
+pub fn histories_planted(budget: &Budget, plant: Option<Plant>) -> Report {
     let mut report = Report::new(HARNESS, budget.seed);
     in_parts(&mut report, |(part, parts), report| {
         let mut draws = Draws::new(budget.seed ^ (part as u64) << 40);
         let mine = budget.cases.div_ceil(parts as u64);
         while report.cases < mine && report.violations.is_empty() {
             let seed = draws.below(u64::MAX);
-            let (keys, counts) = run::run(seed);
+            let (keys, counts) = run::run(seed, plant);
             for (what, count) in counts {
                 report.add(what, count);
             }
@@ -47,7 +53,7 @@ pub fn histories(budget: &Budget) -> Report {
 
 /// What the keys of one run were asked and told.
 pub fn recorded(seed: u64) -> Vec<History> {
-    run::run(seed).0.into_values().collect()
+    run::run(seed, None).0.into_values().collect()
 }
 
 /// Holds the histories of all keys of one store against the rules.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use keyclaim::clock::ManualClock;
 use keyclaim::store::disk::{DiskFault, SimDisk};
+use keyclaim::store::plant::Plant;
 use keyclaim::{Abandoned, Options, Policy, Store};
 use parking_lot::Mutex;
 
@@ -32,13 +33,14 @@ const START_MS: u64 = 1_700_000_000_000;
 const EIO: i32 = 5;
 
 /// What one run has done to each key, and what happened to its store.
-pub(super) fn run(seed: u64) -> (BTreeMap<u64, History>, BTreeMap<&'static str, u64>) {
+pub(super) fn run(seed: u64, plant: Option<Plant>) -> (BTreeMap<u64, History>, BTreeMap<&'static str, u64>) {
     let mut draws = Draws::new(seed);
     let clock = ManualClock::new(START_MS);
     let book = Book::default();
     let mut disk = SimDisk::new();
     for epoch in 0..EPOCHS {
-        let store = Store::on_disk(&disk, options(&clock)).expect("what a power cut leaves opens");
+        let store = Store::on_disk(&disk, plant.into_iter().fold(options(&clock), Options::plant))
+            .expect("what a power cut leaves opens");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let (store, book, is_over) = (&store, &book, &is_over);

@@ -13,14 +13,14 @@ use keyclaim::{
     Abandoned, AfterFailure, AfterWindow, Claim, Error, ErrorKind, Id, Millis, Nonce, Options, Policy,
     Result, Store, Token,
 };
-use keyclaim_tests::request::{id, paying};
 use proptest_state_machine::StateMachineTest;
 
-use crate::rules::Model;
-use crate::words::{Ask, Doubt, End, Ending, Operate, Own, POLICIES};
+use super::rules::Model;
+use super::words::{Ask, Doubt, End, Ending, Operate, Own, POLICIES};
+use crate::request::{id, paying};
 
 /// Both stores, on one clock.
-pub(crate) struct Stores {
+pub(super) struct Stores {
     sides: [Side; 2],
     clock: ManualClock,
     now: u64,
@@ -58,7 +58,7 @@ impl StateMachineTest for Stores {
             let answer = side.answer(model, &ask);
             assert_eq!(answer, model.answer, "the store {name} and the model differ about {ask:?}");
         }
-        crate::note(&model.answer);
+        super::note(&model.answer);
         stores
     }
 
@@ -275,7 +275,8 @@ fn open(dir: &Path, clock: &ManualClock) -> Store {
 }
 
 fn options(clock: &ManualClock) -> Options {
-    Options::new(Abandoned::Rerun).clock(Arc::new(clock.clone())).renew_leases_max(0)
+    let options = Options::new(Abandoned::Rerun).clock(Arc::new(clock.clone())).renew_leases_max(0);
+    super::planted().into_iter().fold(options, Options::plant)
 }
 
 fn settings(policy: usize) -> Policy {

@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest_state_machine::ReferenceStateMachine;
 
-use crate::words::{Ask, Doubt, End, Ending, KEYS, Operate, Own, POLICIES, Settings};
+use super::words::{Ask, Doubt, End, Ending, KEYS, Operate, Own, POLICIES, Settings};
 
 /// Everything there is: time, the last token given out, what the keys hold, who believes to own one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Model {
-    pub(crate) now: u64,
+pub(super) struct Model {
+    pub(super) now: u64,
     last_token: u64,
     keys: BTreeMap<u8, Record>,
-    pub(crate) claims: Vec<Owner>,
+    pub(super) claims: Vec<Owner>,
     /// What the last thing asked must be answered.
-    pub(crate) answer: String,
+    pub(super) answer: String,
     /// The token that the last operator named.
-    pub(crate) seen: u64,
+    pub(super) seen: u64,
 }
 
 /// A claim object in somebody's hands.
 #[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    pub(crate) key: u8,
-    pub(crate) token: u64,
+pub(super) struct Owner {
+    pub(super) key: u8,
+    pub(super) token: u64,
     /// How many recorded steps it has met.
     met: usize,
-    pub(crate) is_alive: bool,
+    pub(super) is_alive: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ enum State {
 
 impl Model {
     /// What every key holds, in words.
-    pub(crate) fn view(&self) -> Vec<String> {
+    pub(super) fn view(&self) -> Vec<String> {
         let all = self.keys.iter().filter(|(_, record)| !self.is_gone(record));
         all.map(|(key, record)| format!("{key}: {}", record.view())).collect()
     }

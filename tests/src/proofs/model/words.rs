@@ -2,7 +2,7 @@
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub(super) enum Ask {
     Claim {
         key: u8,
         payload: u8,
@@ -38,7 +38,7 @@ pub(crate) enum Ask {
 
 /// What an owner says.
 #[derive(Clone, Debug)]
-pub(crate) enum Own {
+pub(super) enum Own {
     Renew { lease_ms: Option<u64> },
     Checkpoint { point: u8 },
     Begin { step: u8, limit_ms: u64, doubt: Doubt },
@@ -51,7 +51,7 @@ pub(crate) enum Own {
 
 /// What a person does.
 #[derive(Clone, Debug)]
-pub(crate) enum Operate {
+pub(super) enum Operate {
     Complete { outcome: Ending },
     Absent,
     Resumable { step: Option<End> },
@@ -60,7 +60,7 @@ pub(crate) enum Operate {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Doubt {
+pub(super) enum Doubt {
     Repeat,
     Reconcile { settle_ms: u64 },
     Hold,
@@ -68,7 +68,7 @@ pub(crate) enum Doubt {
 
 /// How a step ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(super) enum End {
     Done,
     Refused,
     NotSent,
@@ -76,7 +76,7 @@ pub(crate) enum End {
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Ending {
+pub(super) enum Ending {
     Success { body_len: usize },
     Failure,
     FailureToReattempt,
@@ -84,17 +84,17 @@ pub(crate) enum Ending {
 
 /// The settings of a claim.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) lease_ms: Option<u64>,
-    pub(crate) window_ms: u64,
-    pub(crate) horizon_ms: u64,
-    pub(crate) reruns: bool,
-    pub(crate) refuses_after_window: bool,
+pub(super) struct Settings {
+    pub(super) lease_ms: Option<u64>,
+    pub(super) window_ms: u64,
+    pub(super) horizon_ms: u64,
+    pub(super) reruns: bool,
+    pub(super) refuses_after_window: bool,
 }
 
-pub(crate) const KEYS: u8 = 2;
+pub(super) const KEYS: u8 = 2;
 
-pub(crate) const POLICIES: [Settings; 4] = [
+pub(super) const POLICIES: [Settings; 4] = [
     policy(Some(1_000), 5_000, 9_000, true, false),
     policy(Some(500), 3_000, 3_000, false, true),
     policy(None, 4_000, 20_000, false, false),
