@@ -255,6 +255,35 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_record_is_written_and_read_and_none_above_it() {
+        let sized = |len| Record {
+            point: Some(Point { name: "charged".into(), data: Blob(vec![7; len]), covers: 1 }),
+            ..record()
+        };
+        // Lengths over 65,535 are all stored in as many bytes, so what is around them is always as long.
+        let around = encode(b"id", &sized(100_000)).unwrap().len() - 100_000;
+        let largest = sized(RECORD_LEN_MAX - around);
+        let bytes = encode(b"id", &largest).unwrap();
+        assert_eq!((bytes.len(), decode(b"id", &bytes).unwrap()), (RECORD_LEN_MAX, largest));
+        let above = encode(b"id", &sized(RECORD_LEN_MAX - around + 1));
+        assert_eq!(above.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    #[cfg(feature = "store")]
+    fn a_row_is_known_by_the_place_it_was_written_for() {
+        let bytes = encode(b"id", &record()).unwrap();
+        assert!(is_of(Kind::Record, b"id", &bytes));
+        assert!(!is_of(Kind::Record, b"di", &bytes) && !is_of(Kind::App, b"id", &bytes));
+        // Written by a newer keyclaim, and for this place all the same.
+        let mut newer = bytes.clone();
+        newer[0] = 2;
+        let sum = checksum(Kind::Record, b"id", 2, FLAGS, &newer[HEADER_LEN..]);
+        newer[2..HEADER_LEN].copy_from_slice(&sum);
+        assert!(is_of(Kind::Record, b"id", &newer));
+    }
+
+    #[test]
     fn a_digest_tells_commands_apart() {
         let hold = |reason| digest(&Act::Hold { reason }).unwrap();
         assert_eq!(hold(HoldReason::Owner), hold(HoldReason::Owner));
