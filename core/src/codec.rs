@@ -14,7 +14,7 @@
 use bincode::config;
 
 use crate::hash::{Domain, first_bytes};
-use crate::limits::RECORD_LEN_MAX;
+use crate::limits::{RECORD_DECODED_LEN_MAX, RECORD_LEN_MAX};
 use crate::machine::{Act, Record};
 use crate::{Error, ErrorKind, Result};
 
@@ -103,7 +103,7 @@ pub(crate) fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
 
 /// The value inside a row; `Corrupt` if it is none, or more than one.
 pub(crate) fn decode_plain<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
-    let limits = config::standard().with_limit::<RECORD_LEN_MAX>();
+    let limits = config::standard().with_limit::<RECORD_DECODED_LEN_MAX>();
     let (value, read) = bincode::serde::decode_from_slice::<T, _>(payload, limits)
         .map_err(|error| corrupt("encoding").caused_by(error))?;
     if read == payload.len() { Ok(value) } else { Err(corrupt("trailing bytes")) }
