@@ -14,7 +14,7 @@
 use bincode::config;
 
 use crate::hash::{Domain, first_bytes};
-use crate::limits::RECORD_LEN_MAX;
+use crate::limits::{RECORD_DECODED_LEN_MAX, RECORD_LEN_MAX};
 use crate::machine::{Act, Record};
 use crate::{Error, ErrorKind, Result};
 
@@ -103,7 +103,7 @@ pub(crate) fn encode_plain<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
 
 /// The value inside a row; `Corrupt` if it is none, or more than one.
 pub(crate) fn decode_plain<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
-    let limits = config::standard().with_limit::<RECORD_LEN_MAX>();
+    let limits = config::standard().with_limit::<RECORD_DECODED_LEN_MAX>();
     let (value, read) = bincode::serde::decode_from_slice::<T, _>(payload, limits)
         .map_err(|error| corrupt("encoding").caused_by(error))?;
     if read == payload.len() { Ok(value) } else { Err(corrupt("trailing bytes")) }
@@ -252,6 +252,35 @@ mod tests {
         bytes.extend(checksum(Kind::Record, b"id", VERSION, FLAGS, &payload));
         bytes.extend(payload);
         assert_eq!(decode(b"id", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn the_largest_record_is_written_and_read_and_none_above_it() {
+        let sized = |len| Record {
+            point: Some(Point { name: "charged".into(), data: Blob(vec![7; len]), covers: 1 }),
+            ..record()
+        };
+        // Lengths over 65,535 are all stored in as many bytes, so what is around them is always as long.
+        let around = encode(b"id", &sized(100_000)).unwrap().len() - 100_000;
+        let largest = sized(RECORD_LEN_MAX - around);
+        let bytes = encode(b"id", &largest).unwrap();
+        assert_eq!((bytes.len(), decode(b"id", &bytes).unwrap()), (RECORD_LEN_MAX, largest));
+        let above = encode(b"id", &sized(RECORD_LEN_MAX - around + 1));
+        assert_eq!(above.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    #[cfg(feature = "store")]
+    fn a_row_is_known_by_the_place_it_was_written_for() {
+        let bytes = encode(b"id", &record()).unwrap();
+        assert!(is_of(Kind::Record, b"id", &bytes));
+        assert!(!is_of(Kind::Record, b"di", &bytes) && !is_of(Kind::App, b"id", &bytes));
+        // Written by a newer keyclaim, and for this place all the same.
+        let mut newer = bytes.clone();
+        newer[0] = 2;
+        let sum = checksum(Kind::Record, b"id", 2, FLAGS, &newer[HEADER_LEN..]);
+        newer[2..HEADER_LEN].copy_from_slice(&sum);
+        assert!(is_of(Kind::Record, b"id", &newer));
     }
 
     #[test]

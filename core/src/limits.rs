@@ -45,8 +45,11 @@ pub const STATUS_FINAL: u16 = 200;
 pub const STATUS_MAX: u16 = 999;
 /// Most rules for endings that one route may set (arbitrary; a range of statuses is one rule).
 pub const ENDINGS_MAX: usize = 64;
-/// Largest encoded record in bytes; also what the decoder may allocate for one.
+/// Largest encoded record in bytes.
 pub const RECORD_LEN_MAX: usize = 2 * 1024 * 1024;
+/// What the decoder may allocate for one in bytes. It counts a number by its width, up to 8 bytes, that is stored in
+/// one byte.
+pub const RECORD_DECODED_LEN_MAX: usize = 8 * RECORD_LEN_MAX;
 
 /// Default lease: long enough for most requests, short enough that a crash is not an outage.
 pub const LEASE_MS_DEFAULT: u64 = 60_000;

@@ -16,7 +16,8 @@ pub struct Judge {
 }
 
 /// As [`disk::crash_images`].
-pub const CRASH_IMAGES: Judge = Judge { name: "crash-images", run: disk::crash_images_planted, cases: 4_000 };
+pub const CRASH_IMAGES: Judge =
+    Judge { name: "crash-images", run: disk::crash_images_planted, cases: 20_000 };
 /// As [`disk::fault_points`].
 pub const FAULT_POINTS: Judge = Judge { name: "fault-points", run: disk::fault_points_planted, cases: 1_000 };
 /// As [`model::model`].
