@@ -225,6 +225,9 @@ pub fn places(whole: &[u8], seed: u64) -> impl FnMut() -> (usize, u8) {
 
 /// Flips bits of a closed store that makes this mistake, if one: as many as there are cases. Bits that hide a key are
 /// counted and are no violation: what is known of them is in `core/docs/faults.md`.
+///
+/// # Panics
+/// If there is no folder to work in.
 pub fn flips_planted(budget: &Budget, plant: Option<Plant>) -> Report {
     quiet_redb();
     let mut report = Report::new(HARNESS, budget.seed);
