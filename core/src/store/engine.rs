@@ -108,8 +108,12 @@ impl Engine {
     pub(super) fn open(&self) -> Result<RwLockReadGuard<'_, Option<Open>>> {
         self.check()?;
         let guard = self.open.read();
-        // Reopening may have failed between the check and the lock.
-        if guard.is_none() { Err(poisoned()) } else { Ok(guard) }
+        if guard.is_none() {
+            // Reopening has failed, or the store was closed, between the check and the lock.
+            self.check()?;
+            return Err(poisoned());
+        }
+        Ok(guard)
     }
 
     /// One short snapshot, never handed out. An I/O error poisons, since it latches redb.
