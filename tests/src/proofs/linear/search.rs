@@ -7,8 +7,29 @@ use std::collections::HashSet;
 use super::history::{Answer, Operation};
 use super::spec::{Rules, Spec};
 
-/// As many operations fit into a set of bits.
-pub const OPERATIONS_MAX: usize = 128;
+/// As many operations fit into [`Ordered`].
+pub const OPERATIONS_MAX: usize = 512;
+
+/// Which operations have their place in the order.
+#[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
+struct Ordered([u128; OPERATIONS_MAX / 128]);
+
+impl Ordered {
+    fn has(self, at: usize) -> bool {
+        self.0.get(at / 128).is_some_and(|bits| bits & (1 << (at % 128)) != 0)
+    }
+
+    fn with(mut self, at: usize) -> Self {
+        if let Some(bits) = self.0.get_mut(at / 128) {
+            *bits |= 1 << (at % 128);
+        }
+        self
+    }
+
+    fn count(self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+}
 
 /// As many states are looked at before the search gives up: a history with an order needs about as many as it has
 /// operations, and one without may need more than there is time for.
@@ -34,7 +55,7 @@ pub struct Wrong {
 pub fn linearize(operations: &[Operation], rules: Rules) -> Result<usize, Wrong> {
     assert!(operations.len() <= OPERATIONS_MAX, "{} operations are too many", operations.len());
     let mut search = Search { operations, seen: HashSet::new(), longest: 0, wrong: Vec::new() };
-    if search.go(0, &Spec::new(rules)) {
+    if search.go(Ordered::default(), &Spec::new(rules)) {
         Ok(search.seen.len())
     } else {
         let stuck = search.wrong.iter().filter_map(|at| operations.get(*at).cloned()).collect();
@@ -44,14 +65,14 @@ pub fn linearize(operations: &[Operation], rules: Rules) -> Result<usize, Wrong>
 
 struct Search<'a> {
     operations: &'a [Operation],
-    seen: HashSet<(u128, Spec)>,
+    seen: HashSet<(Ordered, Spec)>,
     longest: usize,
     wrong: Vec<usize>,
 }
 
 impl Search<'_> {
-    fn go(&mut self, ordered: u128, spec: &Spec) -> bool {
-        let rest = || self.operations.iter().enumerate().filter(|(at, _)| ordered & (1 << at) == 0);
+    fn go(&mut self, ordered: Ordered, spec: &Spec) -> bool {
+        let rest = || self.operations.iter().enumerate().filter(|(at, _)| !ordered.has(*at));
         // Whoever is next was called before the first of the others was answered.
         let told = rest().filter(|(_, op)| op.answer != Answer::Unknown).map(|(_, op)| op.told_at).min();
         let Some(first_told_at) = told else { return true };
@@ -60,14 +81,14 @@ impl Search<'_> {
         for at in &next {
             let Some(operation) = self.operations.get(*at) else { continue };
             for after in spec.after(operation) {
-                let ordered = ordered | (1 << at);
+                let ordered = ordered.with(*at);
                 let is_new = self.seen.len() < STATES_MAX && self.seen.insert((ordered, after.clone()));
                 if is_new && self.go(ordered, &after) {
                     return true;
                 }
             }
         }
-        let count = ordered.count_ones() as usize;
+        let count = ordered.count();
         if self.wrong.is_empty() || count > self.longest {
             (self.longest, self.wrong) = (count, next);
         }

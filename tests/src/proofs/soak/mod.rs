@@ -7,7 +7,7 @@
 //! every five seconds: length of the file, memory, descriptors, threads; at each close: pages in use
 //! ```
 //!
-//! The clock is the real one and the horizons are short: a record lives for [`HORIZON`], so after two of them as
+//! The clock is the real one and the horizons are short: a record lives for `HORIZON`, so after two of them as
 //! much is removed as is added. The pace is fixed, or a machine that gets faster would look like a leak. What is
 //! answered is held against a small ledger: every replay exact, no token twice, no event lost.
 
