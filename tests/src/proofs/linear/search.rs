@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::history::{Answer, Operation};
 use super::spec::{Rules, Spec};
 
-/// As many operations fit into [`Ordered`].
+/// As many operations fit into the set of those that have their place.
 pub const OPERATIONS_MAX: usize = 512;
 
 /// Which operations have their place in the order.
