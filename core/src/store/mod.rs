@@ -355,7 +355,7 @@ impl Running {
         let saved = if shared.engine.is_poisoned() {
             Ok(())
         } else if shared.options.shared_wait().is_some() {
-            writer.resign(shared).and_then(|()| writer.save_time(shared))
+            writer.resign(shared)
         } else {
             writer.save_time(shared)
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use keyclaim::{Abandoned, Options, Policy, Sharing, Store};
+use keyclaim::{Options, Sharing, Store};
 use parking_lot::Mutex;
 
 use super::client::{Client, Record};
@@ -152,16 +152,8 @@ pub fn child(arguments: &[String]) {
 }
 
 /// How the processes open their store.
-///
-/// # Panics
-/// Never: the lengths are in bounds.
 pub fn options() -> Options {
-    let policy = Policy::new(Abandoned::Rerun)
-        .lease(Duration::from_millis(RULES.lease_ms))
-        .and_then(|policy| policy.replay_window(Duration::from_millis(RULES.window_ms)))
-        .and_then(|policy| policy.reaper_horizon(Duration::from_millis(RULES.horizon_ms)))
-        .expect("in bounds");
-    Options::with_policy(policy).renew_leases_max(0).sharing(Sharing::Processes)
+    Options::with_policy(RULES.policy()).renew_leases_max(0).sharing(Sharing::Processes)
 }
 
 /// Writes down to the pipe.

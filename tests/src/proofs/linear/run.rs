@@ -10,7 +10,7 @@ use std::time::Duration;
 use keyclaim::clock::ManualClock;
 use keyclaim::store::disk::{DiskFault, SimDisk};
 use keyclaim::store::plant::Plant;
-use keyclaim::{Abandoned, Options, Policy, Store};
+use keyclaim::{Options, Store};
 use parking_lot::Mutex;
 
 use super::client::{Client, Record};
@@ -66,12 +66,10 @@ pub(super) fn run(seed: u64, plant: Option<Plant>) -> (BTreeMap<u64, History>, B
 }
 
 fn options(clock: &ManualClock) -> Options {
-    let policy = Policy::new(Abandoned::Rerun)
-        .lease(Duration::from_millis(RULES.lease_ms))
-        .and_then(|policy| policy.replay_window(Duration::from_millis(RULES.window_ms)))
-        .and_then(|policy| policy.reaper_horizon(Duration::from_millis(RULES.horizon_ms)))
-        .expect("in bounds");
-    Options::with_policy(policy).clock(Arc::new(clock.clone())).renew_leases_max(0).cache_len(256 * 1024)
+    Options::with_policy(RULES.policy())
+        .clock(Arc::new(clock.clone()))
+        .renew_leases_max(0)
+        .cache_len(256 * 1024)
 }
 
 /// What happens to the store while its clients work, until they are done or the power is cut.

@@ -6,6 +6,10 @@
 //! calls that overlap: a commit's time is that of its beginning, and a look beside it may be later and see what was
 //! before.
 
+use std::time::Duration;
+
+use keyclaim::{Abandoned, Policy};
+
 use super::history::{Act, Answer, Kind, Look, Op, Operation, Stands};
 
 /// The lengths that the policy of the histories sets.
@@ -17,6 +21,20 @@ pub struct Rules {
     pub window_ms: u64,
     /// From completion: then the key is new.
     pub horizon_ms: u64,
+}
+
+impl Rules {
+    /// The policy that sets them.
+    ///
+    /// # Panics
+    /// If a length is out of bounds.
+    pub fn policy(self) -> Policy {
+        Policy::new(Abandoned::Rerun)
+            .lease(Duration::from_millis(self.lease_ms))
+            .and_then(|policy| policy.replay_window(Duration::from_millis(self.window_ms)))
+            .and_then(|policy| policy.reaper_horizon(Duration::from_millis(self.horizon_ms)))
+            .expect("in bounds")
+    }
 }
 
 /// A number that is known to lie in here, both ends included.
