@@ -29,6 +29,21 @@ impl Calls {
         self
     }
 
+    /// The last call took until then.
+    fn until(mut self, ms: u64) -> Self {
+        if let Some(last) = self.operations.last_mut() {
+            last.to_ms = ms;
+        }
+        self
+    }
+
+    /// The last call is written down as the harness does it.
+    fn and_its_renewal(mut self) -> Self {
+        let last = self.operations.pop();
+        self.operations.extend(last.into_iter().flat_map(Operation::and_its_renewal));
+        self
+    }
+
     fn history(self) -> History {
         History { operations: self.operations }
     }
@@ -40,6 +55,11 @@ fn claim(nonce: u64) -> Op {
 
 fn own(token: u64, number: u64, act: Act) -> Op {
     Op::Own { token, number, act }
+}
+
+/// Refused because a lease that began then runs.
+fn in_flight_until(began_ms: u64) -> Answer {
+    Answer::InFlight { until_ms: began_ms + RULES.lease_ms }
 }
 
 fn won(token: u64, ms: u64) -> Answer {
@@ -143,6 +163,14 @@ pub(crate) fn broken() -> Vec<(&'static str, History)> {
             ),
         ),
         (
+            "a lease that nobody renewed",
+            first.clone().ask(1, claim(2), Answer::Unknown).and_its_renewal().ask(
+                5,
+                claim(3),
+                in_flight_until(5),
+            ),
+        ),
+        (
             "a release is forgotten",
             first.ask(1, own(1, 1, Act::Release), Answer::Done).ask(
                 2,
@@ -170,6 +198,7 @@ pub(crate) fn in_doubt() -> Vec<(&'static str, History)> {
         point: None,
     };
     let claimed = Calls::default().ask(0, claim(1), Answer::Unknown);
+    let late = claimed.clone().until(5).and_its_renewal();
     vec![
         ("completed", doubt.clone().ask(2, claim(2), Answer::Replay { body: 8, completed_ms: 1 })),
         ("not completed", doubt.clone().ask(2, claim(2), Answer::InFlight { until_ms: lease })),
@@ -184,6 +213,14 @@ pub(crate) fn in_doubt() -> Vec<(&'static str, History)> {
         ),
         ("won", claimed.clone().ask(2, claim(1), again)),
         ("not won", claimed.clone().ask(2, claim(2), won(1, 2))),
+        (
+            "won, and renewed before it would have been told",
+            late.clone().ask(5, claim(3), in_flight_until(5)),
+        ),
+        (
+            "seen, then renewed",
+            late.ask(1, claim(2), in_flight_until(0)).ask(5, claim(3), in_flight_until(5)),
+        ),
         ("seen", claimed.ask(2, Op::Inspect, Answer::Seen(Some(in_flight(3, lease))))),
     ]
     .into_iter()

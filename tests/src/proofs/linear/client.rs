@@ -131,6 +131,8 @@ impl<'a> Client<'a> {
                 told.map_or_else(|error| failed(&error), |token| Answer::Resolved { token: token.0 })
             }
             Op::Inspect => self.look(key),
+            // Nobody asks this.
+            Op::RenewLate { .. } => Answer::Unknown,
         };
         if let Answer::Held { token } = answer {
             self.book.held().lock().insert(key, token);

@@ -22,6 +22,12 @@ pub enum Op {
         /// What it says.
         act: Act,
     },
+    /// The store itself renews the win of this nonce, because its commit came late. Nobody asks it, and only behind
+    /// a claim that was told nothing it stands for itself.
+    RenewLate {
+        /// Of the claim that may have won.
+        nonce: u64,
+    },
     /// A person resolves a held claim that was seen with this token.
     Resolve {
         /// As it was seen.
@@ -176,11 +182,18 @@ pub struct History {
 }
 
 impl Operation {
-    /// A win is two operations: itself, and the renewal that what is told of its lease may be.
+    /// A win is two operations: itself, and the renewal that what is told of its lease may be. A claim that was told
+    /// nothing may have done both, or only the first.
     pub fn and_its_renewal(self) -> Vec<Self> {
-        let Answer::Won { token, until_ms, .. } = self.answer else { return vec![self] };
-        let op = Op::Own { token, number: self.called_at, act: Act::Renew };
-        let renewal = Self { op, answer: Answer::Renewed { until_ms }, ..self.clone() };
+        let (op, answer) = match (&self.op, &self.answer) {
+            (_, Answer::Won { token, until_ms, .. }) => (
+                Op::Own { token: *token, number: self.called_at, act: Act::Renew },
+                Answer::Renewed { until_ms: *until_ms },
+            ),
+            (Op::Claim { nonce, .. }, Answer::Unknown) => (Op::RenewLate { nonce: *nonce }, Answer::Unknown),
+            _ => return vec![self],
+        };
+        let renewal = Self { op, answer, ..self.clone() };
         vec![self, renewal]
     }
 }

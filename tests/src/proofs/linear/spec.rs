@@ -123,7 +123,7 @@ impl Spec {
                 at.resolved(*seen, *absent, answer).into_iter().collect()
             }
             (Op::Inspect, Answer::Seen(look)) => at.seen(look.as_ref()).into_iter().collect(),
-            (Op::Inspect, _) => Vec::new(),
+            (Op::Inspect | Op::RenewLate { .. }, _) => Vec::new(),
         }
     }
 }
@@ -410,11 +410,8 @@ impl At {
                 if record.last == Some(*number) {
                     return Vec::new();
                 }
-                if let (Act::Renew, Progress::InFlight { nonce: Some(nonce), until }) = (act, record.state) {
-                    let anew = self.when().plus(self.rules().lease_ms);
-                    let until = Span { low: until.low.max(anew.low), high: until.high.max(anew.high) };
-                    let state = Progress::InFlight { nonce: Some(nonce), until };
-                    return vec![self.used(Record { state, ..record })];
+                if let (Act::Renew, Progress::InFlight { nonce: Some(nonce), .. }) = (act, record.state) {
+                    return self.left_by_renewal(nonce);
                 }
                 match record.after(*number, *act, self.when()) {
                     Some(Some(record)) => vec![self.used(record)],
@@ -434,8 +431,21 @@ impl At {
                     }
                 }
             }
+            Op::RenewLate { nonce } => self.left_by_renewal(*nonce),
             Op::Inspect => Vec::new(),
         }
+    }
+
+    /// The lease of the attempt that this nonce has won runs anew, never shorter than before.
+    fn left_by_renewal(self, nonce: u64) -> Vec<Spec> {
+        let Some(mut record) = self.record() else { return Vec::new() };
+        let Progress::InFlight { nonce: its, until } = &mut record.state else { return Vec::new() };
+        if *its != Some(nonce) {
+            return Vec::new();
+        }
+        let anew = self.when().plus(self.rules().lease_ms);
+        *until = Span { low: until.low.max(anew.low), high: until.high.max(anew.high) };
+        vec![self.used(record)]
     }
 
     fn left_by_claim(self, nonce: u64, payload: u8) -> Vec<Spec> {
@@ -452,12 +462,7 @@ impl At {
             }
             _ if record.payload != payload => Vec::new(),
             Progress::Held => Vec::new(),
-            Progress::InFlight { nonce: Some(its), until } if its == nonce => {
-                let anew = self.when().plus(rules.lease_ms);
-                let until = Span { low: until.low.max(anew.low), high: until.high.max(anew.high) };
-                record.state = Progress::InFlight { nonce: Some(nonce), until };
-                vec![self.used(record)]
-            }
+            Progress::InFlight { nonce: Some(its), .. } if its == nonce => self.left_by_renewal(nonce),
             Progress::InFlight { until, .. } => {
                 let Some(at) = self.from(until.low) else { return Vec::new() };
                 record.take_over(Span::above(token_low), nonce, at.when().plus(rules.lease_ms));
