@@ -20,6 +20,17 @@ fn every_fault_is_told_and_healed_by_reopening() {
     disk::fault_points(&budget("every_fault", 1_000)).check();
 }
 
+/// One process, in the engine's mode for several.
+#[test]
+fn every_crash_of_a_shared_store_leaves_what_was_told() {
+    disk::crash_images_shared(&budget("every_crash_of_a_shared", 8_000)).check();
+}
+
+#[test]
+fn every_fault_of_a_shared_store_is_told_and_healed() {
+    disk::fault_points_shared(&budget("every_fault_of_a_shared", 1_000)).check();
+}
+
 #[test]
 fn a_disk_that_lies_about_a_sync_is_noticed() {
     let report = disk::crash_images_of_a_lying_disk(&budget("lying_disk", 1));

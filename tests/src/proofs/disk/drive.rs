@@ -7,9 +7,9 @@ use std::time::Duration;
 use keyclaim::clock::ManualClock;
 use keyclaim::outbox::Delivery;
 use keyclaim::store::disk::SimDisk;
-use keyclaim::store::plant::Plant;
 use keyclaim::{Abandoned, Claim, Error, Millis, Options, Policy, Store, Token};
 
+use super::Mode;
 use super::world::{Delta, World};
 use crate::seeded::Draws;
 
@@ -51,11 +51,11 @@ pub(super) struct Driver {
     pub(super) leased: Vec<Delivery>,
     pub(super) draws: Draws,
     numbers: u64,
-    plant: Option<Plant>,
+    pub(super) mode: Mode,
 }
 
-/// The store's options at this time after the start.
-pub(super) fn options(passed_ms: u64) -> (Options, ManualClock) {
+/// The options of a store in this mode, at this time after the start.
+pub(super) fn options(mode: Mode, passed_ms: u64) -> (Options, ManualClock) {
     let clock = ManualClock::new(START_MS);
     clock.advance(passed_ms);
     let policy = Policy::new(Abandoned::Rerun)
@@ -63,23 +63,17 @@ pub(super) fn options(passed_ms: u64) -> (Options, ManualClock) {
         .and_then(|policy| policy.replay_window(Duration::from_millis(WINDOW_MS)))
         .and_then(|policy| policy.reaper_horizon(Duration::from_millis(HORIZON_MS)))
         .expect("in bounds");
-    let mut options = Options::with_policy(policy).clock(Arc::new(clock.clone()));
-    if std::env::var_os("KEYCLAIM_SHARING").is_some() {
-        options = options.sharing(keyclaim::Sharing::Processes);
+    let mut options = Options::with_policy(policy).clock(Arc::new(clock.clone())).sharing(mode.sharing);
+    if let Some(plant) = mode.plant {
+        options = options.plant(plant);
     }
     // Renewals would come when the system's timer says, and not when the seed does.
     (options.renew_leases_max(0).cache_len(256 * 1024), clock)
 }
 
-/// The same of a store that makes this mistake.
-fn planted(passed_ms: u64, plant: Option<Plant>) -> (Options, ManualClock) {
-    let (options, clock) = options(passed_ms);
-    (plant.into_iter().fold(options, Options::plant), clock)
-}
-
 impl Driver {
-    pub(super) fn new(seed: u64, plant: Option<Plant>) -> Result<Self, Error> {
-        let (disk, (options, clock)) = (SimDisk::new(), planted(0, plant));
+    pub(super) fn new(seed: u64, mode: Mode) -> Result<Self, Error> {
+        let (disk, (options, clock)) = (SimDisk::new(), options(mode, 0));
         Ok(Self {
             store: Some(Store::on_disk(&disk, options)?),
             disk,
@@ -92,13 +86,13 @@ impl Driver {
             leased: Vec::new(),
             draws: Draws::new(seed),
             numbers: 0,
-            plant,
+            mode,
         })
     }
 
     /// The options with which the workload opens its store now.
     pub(super) fn options(&self) -> (Options, ManualClock) {
-        planted(self.passed_ms, self.plant)
+        options(self.mode, self.passed_ms)
     }
 
     pub(super) fn store(&self) -> &Store {

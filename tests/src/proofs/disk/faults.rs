@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use keyclaim::store::disk::{DiskFault, SimDisk, Tear};
-use keyclaim::store::plant::Plant;
 use keyclaim::{Error, ErrorKind, Millis, Store};
 
+use super::Mode;
 use super::action::{Action, Workload};
 use super::drive::{Driver, Fail, options};
 use super::images::Cut;
@@ -53,23 +53,24 @@ impl Which {
 }
 
 /// All faults of this seed's run, or only one.
-pub(super) fn check_all(seed: u64, plant: Option<Plant>, only: Option<Which>, report: &mut Report) {
-    let crashed = match Crashed::of(seed, plant) {
+pub(super) fn check_all(seed: u64, mode: Mode, only: Option<Which>, report: &mut Report) {
+    let crashed = match Crashed::of(seed, mode) {
         Ok(crashed) => crashed,
         Err(what) => {
             return report.violation(format!(
                 "without a fault: {what}; replay: KEYCLAIM_SEED={seed} cargo test -p keyclaim-tests --test \
-                 crash_images every_fault"
+                 crash_images {}",
+                mode.fault_test(),
             ));
         }
     };
     in_parts(report, |(part, parts), report| {
-        check_part((seed, plant), &crashed, only, (part as u64, parts as u64), report);
+        check_part((seed, mode), &crashed, only, (part as u64, parts as u64), report);
     });
 }
 
 fn check_part(
-    (seed, plant): (u64, Option<Plant>),
+    (seed, mode): (u64, Mode),
     crashed: &Crashed,
     only: Option<Which>,
     (part, parts): (u64, u64),
@@ -81,7 +82,7 @@ fn check_part(
             for at in (0..).map(|round| round * parts + part) {
                 let which = only.unwrap_or(Which { opening, way, at });
                 let ran = catch_unwind(AssertUnwindSafe(|| {
-                    if which.opening { crashed.open(which, report) } else { run(seed, plant, which, report) }
+                    if which.opening { crashed.open(which, report) } else { run(seed, mode, which, report) }
                 }));
                 let met = ran.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
                 if let Ok(0) = met {
@@ -92,12 +93,13 @@ fn check_part(
                     let Which { opening, way, at } = which;
                     report.violation(format!(
                         "{what}; replay: KEYCLAIM_SEED={seed} KEYCLAIM_FAULT={}:{way}:{at} cargo test -p \
-                         keyclaim-tests --test crash_images every_fault",
+                         keyclaim-tests --test crash_images {}",
                         u8::from(opening),
+                        mode.fault_test(),
                     ));
                 }
                 // With a mistake planted the first finding will do.
-                if only.is_some() || (plant.is_some() && !report.violations.is_empty()) {
+                if only.is_some() || (mode.plant.is_some() && !report.violations.is_empty()) {
                     return;
                 }
             }
@@ -106,8 +108,8 @@ fn check_part(
 }
 
 /// One run with one fault; how many operations have failed.
-fn run(seed: u64, plant: Option<Plant>, which: Which, report: &mut Report) -> Result<u64, String> {
-    let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
+fn run(seed: u64, mode: Mode, which: Which, report: &mut Report) -> Result<u64, String> {
+    let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
     driver.disk.fail(which.fault());
     let mut draws = Draws::new(seed ^ which.at);
     let mut result = Ok(());
@@ -180,7 +182,7 @@ fn seen_after_cut(
         .map(|(when, bytes)| {
             report.add("images", 1);
             let disk = SimDisk::holding(bytes);
-            let store = Store::on_disk(&disk, options(driver.passed_ms).0)
+            let store = Store::on_disk(&disk, options(driver.mode.healthy(), driver.passed_ms).0)
                 .map_err(|error| format!("{when}: it does not open: {error:?}"))?;
             let seen = look(&store).map_err(|what| format!("{when}: {what}"));
             disk.cut();
@@ -216,7 +218,7 @@ fn check_end(driver: &Driver) -> Result<(), String> {
     let worlds = [driver.world.clone()];
     look(driver.store())?.find(&worlds, driver.now_ms())?;
     let disk = SimDisk::holding(driver.disk.unsynced().0);
-    let (options, clock) = options(driver.passed_ms);
+    let (options, clock) = options(driver.mode.healthy(), driver.passed_ms);
     let store = Store::on_disk(&disk, options).map_err(|error| format!("it does not open: {error:?}"))?;
     let result = look(&store).and_then(|seen| {
         let worlds = seen.find(&worlds, driver.now_ms())?;
@@ -236,11 +238,12 @@ struct Crashed {
     passed_ms: u64,
     now_ms: Millis,
     world: World,
+    mode: Mode,
 }
 
 impl Crashed {
-    fn of(seed: u64, plant: Option<Plant>) -> Result<Self, String> {
-        let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
+    fn of(seed: u64, mode: Mode) -> Result<Self, String> {
+        let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
         for _ in 0..ACTIONS {
             let action = driver.choose(Workload::Retried);
             let deltas = again(&mut driver, &action)?;
@@ -249,7 +252,7 @@ impl Crashed {
         let bytes = driver.disk.unsynced().0;
         let (passed_ms, now_ms, world) = (driver.passed_ms, driver.now_ms(), driver.world.clone());
         driver.end();
-        Ok(Self { bytes, passed_ms, now_ms, world })
+        Ok(Self { bytes, passed_ms, now_ms, world, mode: mode.healthy() })
     }
 
     /// Opens it with one fault; how many operations have failed. Afterwards, on a disk that is well and one that
@@ -257,7 +260,7 @@ impl Crashed {
     fn open(&self, which: Which, report: &mut Report) -> Result<u64, String> {
         let disk = SimDisk::holding(self.bytes.clone());
         disk.fail(which.fault());
-        let opened = Store::on_disk(&disk, options(self.passed_ms).0);
+        let opened = Store::on_disk(&disk, options(self.mode, self.passed_ms).0);
         let met = disk.faults_met();
         let refused = match opened {
             Ok(store) => {
@@ -277,7 +280,7 @@ impl Crashed {
         let mut draws = Draws::new(which.at);
         for cut in [Cut::Nothing, Cut::All] {
             let disk = SimDisk::holding(cut.of(&durable, &unsynced, &mut draws));
-            let store = Store::on_disk(&disk, options(self.passed_ms).0).map_err(|error| {
+            let store = Store::on_disk(&disk, options(self.mode, self.passed_ms).0).map_err(|error| {
                 format!("after a fault while opening, {cut:?}: it does not open: {error:?}")
             })?;
             let seen = look(&store)

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use keyclaim::Store;
 use keyclaim::store::disk::{DiskOp, SimDisk, Tear, torn};
 
+use super::Mode;
 use super::drive::{now_after, options};
 use super::look::{Seen, probe};
 use super::record::{Point, Recording};
@@ -70,11 +71,11 @@ fn check_part(
             let bytes = how.of(&durable, unsynced, &mut draws);
             report.cases += 1;
             let checked = catch_unwind(AssertUnwindSafe(|| {
-                check(&bytes, &point, &recording.tokens, only.is_some(), &mut draws, report)
+                check(&bytes, &point, recording, only.is_some(), &mut draws, report)
             }));
             let what = checked.unwrap_or_else(|_| Err("a panic escaped from the store".to_owned()));
             if let Err(what) = what {
-                let test = if recording.lies { "a_disk_that_lies" } else { "every_crash" };
+                let test = recording.mode.crash_test();
                 report.violation(format!(
                     "{what} [at {}]; replay: KEYCLAIM_SEED={seed} KEYCLAIM_IMAGE={ops}:{number} cargo test -p \
                      keyclaim-tests --test crash_images {test}",
@@ -115,24 +116,25 @@ impl Cut {
 fn check(
     bytes: &[u8],
     point: &Point,
-    tokens: &[(u64, keyclaim::Token)],
+    recording: &Recording,
     is_thorough: bool,
     draws: &mut Draws,
     report: &mut Report,
 ) -> Result<(), String> {
     let disk = SimDisk::holding(bytes.to_vec());
-    let (options, clock) = options(point.passed_ms);
+    let mode = recording.mode.healthy();
+    let (options, clock) = options(mode, point.passed_ms);
     let opened = Store::on_disk(&disk, options).map_err(|error| format!("it does not open: {error:?}"))?;
     let opening = disk.log();
     let result = (|| {
         let seen = Seen::of(&opened).map_err(|error| format!("it cannot be read: {error:?}"))?;
         let worlds = seen.find(&point.worlds, point.now_ms)?;
         if is_thorough || draws.below(DOUBLE_EVERY) == 0 {
-            check_opening(bytes, &opening, point, &seen, draws, report)?;
+            check_opening((bytes, mode), &opening, point, &seen, draws, report)?;
         }
         if is_thorough || draws.below(PROBE_EVERY) == 0 {
             report.add("asked", 1);
-            let told = tokens.get(..point.tokens).unwrap_or_default();
+            let told = recording.tokens.get(..point.tokens).unwrap_or_default();
             probe(&opened, &worlds, told, || clock.advance(10_000_000))?;
         }
         Ok(())
@@ -143,7 +145,7 @@ fn check(
 
 /// Crashes the opening itself at each of its changes: what was seen behind it is seen again.
 fn check_opening(
-    bytes: &[u8],
+    (bytes, mode): (&[u8], Mode),
     opening: &[DiskOp],
     point: &Point,
     seen: &Seen,
@@ -161,7 +163,7 @@ fn check_opening(
         for cut in cuts {
             report.add("double", 1);
             let again = SimDisk::holding(cut.of(&durable, &opening[synced..ops], draws));
-            let store = Store::on_disk(&again, options(point.passed_ms).0).map_err(|error| {
+            let store = Store::on_disk(&again, options(mode, point.passed_ms).0).map_err(|error| {
                 format!("crashed at change {ops} of opening, it does not open: {error:?}")
             })?;
             let found = Seen::of(&store);

@@ -21,6 +21,7 @@ use std::env;
 pub use images::Cut;
 
 use super::{Budget, Report};
+use keyclaim::Sharing;
 use keyclaim::store::plant::Plant;
 use record::Recording;
 
@@ -29,23 +30,58 @@ const FAULTS: &str = "fault points";
 /// Arbitrary: some thousands of changes, in a file that stays small.
 const STEPS: u64 = 150;
 
+/// Which store on which disk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mode {
+    sharing: Sharing,
+    /// A mistake that the store makes.
+    plant: Option<Plant>,
+    /// Whether the disk lies about its syncs.
+    lies: bool,
+}
+
+impl Mode {
+    /// The same without mistakes: how what was left is looked at.
+    fn healthy(self) -> Self {
+        Self { sharing: self.sharing, ..Self::default() }
+    }
+
+    /// The test of `tests/crash_images.rs` that replays a violation.
+    fn crash_test(self) -> &'static str {
+        match self {
+            Self { lies: true, .. } => "a_disk_that_lies",
+            Self { sharing: Sharing::Processes, .. } => "every_crash_of_a_shared",
+            _ => "every_crash_leaves",
+        }
+    }
+
+    fn fault_test(self) -> &'static str {
+        if self.sharing == Sharing::Processes { "every_fault_of_a_shared" } else { "every_fault_is" }
+    }
+}
+
 /// Opens what power cuts may leave, at least as many images as there are cases. `KEYCLAIM_IMAGE` picks one, as a
 /// violation's line says.
 pub fn crash_images(budget: &Budget) -> Report {
-    images_of(budget, false, None)
+    images_of(budget, Mode::default())
+}
+
+/// The same of a store that is shared by processes, of which one is there.
+pub fn crash_images_shared(budget: &Budget) -> Report {
+    images_of(budget, Mode { sharing: Sharing::Processes, ..Mode::default() })
 }
 
 /// The same of a store that makes this mistake, to see that it is noticed.
 pub fn crash_images_planted(budget: &Budget, plant: Option<Plant>) -> Report {
-    images_of(budget, false, plant)
+    images_of(budget, Mode { plant, ..Mode::default() })
 }
 
 /// The same on a disk that says that it has synced and has not: to see that it is noticed.
 pub fn crash_images_of_a_lying_disk(budget: &Budget) -> Report {
-    images_of(budget, true, None)
+    images_of(budget, Mode { lies: true, ..Mode::default() })
 }
 
-fn images_of(budget: &Budget, lies: bool, plant: Option<Plant>) -> Report {
+fn images_of(budget: &Budget, mode: Mode) -> Report {
     let mut report = Report::new(IMAGES, budget.seed);
     let only = picked("KEYCLAIM_IMAGE").and_then(|parts| match parts[..] {
         [ops, cut] => {
@@ -55,13 +91,14 @@ fn images_of(budget: &Budget, lies: bool, plant: Option<Plant>) -> Report {
     });
     for seed in budget.seed.. {
         report.add("runs", 1);
-        match Recording::of(seed, STEPS, lies, plant) {
+        match Recording::of(seed, STEPS, mode) {
             Ok(recording) => {
                 report.add("changes", (recording.ops.len() - recording.start) as u64);
                 images::check_all(&recording, seed, only, &mut report);
             }
             Err(what) => report.violation(format!(
-                "{what}; replay: KEYCLAIM_SEED={seed} cargo test -p keyclaim-tests --test crash_images every_crash"
+                "{what}; replay: KEYCLAIM_SEED={seed} cargo test -p keyclaim-tests --test crash_images {}",
+                mode.crash_test()
             )),
         }
         if only.is_some() || report.cases >= budget.cases || !report.violations.is_empty() {
@@ -74,11 +111,20 @@ fn images_of(budget: &Budget, lies: bool, plant: Option<Plant>) -> Report {
 /// Lets operations fail, at least as many as there are cases. `KEYCLAIM_FAULT` picks one, as a violation's line
 /// says.
 pub fn fault_points(budget: &Budget) -> Report {
-    fault_points_planted(budget, None)
+    faults_of(budget, Mode::default())
+}
+
+/// The same of a store that is shared by processes, of which one is there.
+pub fn fault_points_shared(budget: &Budget) -> Report {
+    faults_of(budget, Mode { sharing: Sharing::Processes, ..Mode::default() })
 }
 
 /// The same of a store that makes this mistake, to see that it is noticed.
 pub fn fault_points_planted(budget: &Budget, plant: Option<Plant>) -> Report {
+    faults_of(budget, Mode { plant, ..Mode::default() })
+}
+
+fn faults_of(budget: &Budget, mode: Mode) -> Report {
     let mut report = Report::new(FAULTS, budget.seed);
     let only = picked("KEYCLAIM_FAULT").and_then(|parts| match parts[..] {
         [opening, way, at] => {
@@ -88,7 +134,7 @@ pub fn fault_points_planted(budget: &Budget, plant: Option<Plant>) -> Report {
     });
     for seed in budget.seed.. {
         report.add("runs", 1);
-        faults::check_all(seed, plant, only, &mut report);
+        faults::check_all(seed, mode, only, &mut report);
         if only.is_some() || report.cases >= budget.cases || !report.violations.is_empty() {
             break;
         }

@@ -1,9 +1,9 @@
 //! One run of the workload on a healthy disk: its changes, and at which of them what was acknowledged.
 
 use keyclaim::store::disk::DiskOp;
-use keyclaim::store::plant::Plant;
 use keyclaim::{Millis, Token};
 
+use super::Mode;
 use super::action::Workload;
 use super::drive::{Driver, Fail};
 use super::world::{Delta, World};
@@ -13,8 +13,7 @@ pub(super) struct Recording {
     /// Crash points begin here: a file appears whole or not at all, which a backend cannot know.
     pub(super) start: usize,
     pub(super) ops: Vec<DiskOp>,
-    /// Whether the disk lied about its syncs.
-    pub(super) lies: bool,
+    pub(super) mode: Mode,
     steps: Vec<Step>,
     pub(super) tokens: Vec<(u64, Token)>,
 }
@@ -41,10 +40,10 @@ pub(super) struct Point {
 }
 
 impl Recording {
-    /// Runs the workload of this seed; `lies` lets the disk lie about its syncs.
-    pub(super) fn of(seed: u64, steps: u64, lies: bool, plant: Option<Plant>) -> Result<Self, String> {
-        let mut driver = Driver::new(seed, plant).map_err(|error| format!("opening: {error}"))?;
-        if lies {
+    /// Runs the workload of this seed.
+    pub(super) fn of(seed: u64, steps: u64, mode: Mode) -> Result<Self, String> {
+        let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
+        if mode.lies {
             driver.disk.lie();
         }
         let start = driver.disk.log_len();
@@ -66,7 +65,7 @@ impl Recording {
         }
         let (ops, tokens) = (driver.disk.log(), driver.tokens.clone());
         driver.end();
-        Ok(Self { start, ops, lies, steps: done, tokens })
+        Ok(Self { start, ops, mode, steps: done, tokens })
     }
 
     /// What may be found if only the first `ops` changes were made.
