@@ -12,6 +12,7 @@ pub mod gate;
 #[cfg(feature = "store")]
 pub mod kills;
 pub mod machine_kit;
+#[cfg(feature = "store")]
 pub mod peers;
 pub mod pool;
 #[cfg(feature = "store")]
