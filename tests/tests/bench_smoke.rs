@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The rows that issue 2 asks for, by how their names begin, and whether they have a target.
-const ROWS: [(&str, bool); 15] = [
+/// The rows, by how their names begin, and whether they have a target.
+const ROWS: [(&str, bool); 18] = [
     ("lone: a durable claim", true),
     ("group: claims of 64 threads", true),
     ("replay: of a stored outcome", true),
@@ -16,6 +16,9 @@ const ROWS: [(&str, bool); 15] = [
     ("large: file bytes per record", false),
     ("reap: due rows of a pass", false),
     ("reap: claims meanwhile, p99", false),
+    ("processes: claims, 1 process of 16 threads, alone", false),
+    ("processes: claims, 4 processes of 16 threads, shared", false),
+    ("processes: replays, 4 processes of 1 thread, shared", false),
     ("info: claim, 1 thread", false),
     ("info: claim, 8 threads", false),
     ("info: claim, 64 threads", false),
@@ -75,7 +78,7 @@ fn an_unknown_row_is_refused_with_the_known_ones() {
     let out = tempfile::tempdir().expect("a folder");
     let output = bench(out.path(), &["lonely"]);
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("lone|group|replay|large|reap|info"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("lone|group|replay|large|reap|processes|info"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod large;
 mod load;
 mod lone;
 mod machine;
+mod processes;
 mod raw;
 pub mod reap;
 mod replay;
@@ -34,12 +35,13 @@ pub const TABLE_END: &str = "<!-- measured: end -->";
 /// One group of rows, and what measures it.
 type Group = (&'static str, fn(&Settings) -> Vec<Row>);
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     ("lone", lone::rows),
     ("group", group::rows),
     ("replay", replay::rows),
     ("large", large::rows),
     ("reap", reap::rows),
+    ("processes", processes::rows),
     ("info", info::rows),
 ];
 
@@ -60,6 +62,7 @@ pub fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
                 None => return usage(),
             },
             (kill::CHILD, _) => return kill::claim_until_killed(args),
+            (processes::CHILD, _) => return processes::child(args),
             (name, false) if GROUPS.iter().any(|(known, _)| *known == name) => names.push(arg),
             _ => return usage(),
         }
