@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use keyclaim::machine::{
-    Act, Answer, Body, Command, Decision, DropReason, EffectAnswer, InDoubt, OperatorAct, OutcomeClass,
-    OwnerAnswer, Present, Refusal, State, StepProgress, Swept, WonKind,
+    Act, Answer, Body, ClaimCommand, Command, Decision, DropReason, EffectAnswer, InDoubt, OperatorAct,
+    OutcomeClass, OwnerAnswer, Present, Refusal, State, StepProgress, Swept, WonKind,
 };
-use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Policy, Token};
+use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Policy, Token, Writes};
 use keyclaim_tests::machine_kit::{
     HORIZON, LEASE, LIMIT, T0, WINDOW, World, ask_back, begin, bytes, checkpoint, claim, claim_with,
-    complete, done, hold, outcome, policy, print, renew, say, take,
+    complete, done, hold, outcome, policy, print, renew, say, some_writes, take,
 };
 
 const SUCCESS: OutcomeClass = OutcomeClass::Success;
@@ -70,6 +70,27 @@ fn recovery_from_a_crash_takes_the_lease_and_not_the_window() {
     world.now_ms = T0 + LEASE;
     let won = world.win(2);
     assert_eq!((won.kind, won.attempt), (WonKind::Takeover, 2));
+}
+
+/// A takeover brought the writes of its claim again, as every retry does. The first attempt's had been committed; an
+/// order was there twice. What a generation has written it has written; what it has not, the next attempt writes.
+#[test]
+fn a_takeover_writes_only_what_its_generation_has_not_written() {
+    for first_writes in [true, false] {
+        let asking = |nonce, brings: bool| {
+            let writes = if brings { some_writes() } else { Writes::new() };
+            Command::Claim(ClaimCommand { writes, ..claim_with(nonce, policy(Abandoned::Rerun)) })
+        };
+        let mut world = World::new();
+        assert_eq!(world.verdict(&asking(1, first_writes)).changes.with_writes, first_writes);
+        world.now_ms = T0 + LEASE;
+        let verdict = world.verdict(&asking(2, true));
+        assert!(matches!(&verdict.answer, Ok(Answer::Decision(Decision::Won(won))) if won.attempt == 2));
+        assert_eq!(verdict.changes.with_writes, !first_writes);
+        // One that brings nothing writes nothing, and the next one is told no more.
+        world.now_ms = T0 + 3 * LEASE;
+        assert!(!world.verdict(&asking(3, false)).changes.with_writes);
+    }
 }
 
 /// KC-005, KC-022. An attempt died after its recovery point. The point was lost and all was done

@@ -116,3 +116,55 @@ fn in_range(span_ms: Millis, max: u64) -> bool {
 fn check(fits: bool, reason: &'static str) -> Bounded {
     if fits { Ok(()) } else { Err(reason) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::record::{OutcomeClass, Response};
+
+    /// That `fits` is taken and one more is not.
+    fn edge(what: &str, of: impl Fn(usize) -> Bounded, fits: usize) {
+        assert_eq!(of(fits), Ok(()), "{what} of {fits}");
+        assert!(of(fits + 1).is_err(), "{what} of {}", fits + 1);
+    }
+
+    fn ending(headers: Vec<(Blob, Blob)>, body: usize) -> Outcome {
+        let body = Body::Here(Blob(vec![0; body]));
+        Outcome { class: OutcomeClass::Success, response: Response { status: 201, headers, body } }
+    }
+
+    #[test]
+    fn lengths_end_where_they_say() {
+        edge("a name", |len| name(&"n".repeat(len)), NAME_LEN_MAX);
+        assert!(name("").is_err());
+        edge("a result", |len| result(&StepResult::Done(Blob(vec![0; len]))), STEP_RESULT_LEN_MAX);
+        edge("a refusal", |len| result(&StepResult::Refused(Blob(vec![0; len]))), STEP_RESULT_LEN_MAX);
+        edge("a body", |len| outcome(&ending(Vec::new(), len)), BODY_LEN_MAX);
+        edge(
+            "headers",
+            |lines| outcome(&ending(vec![(Blob(vec![b'n']), Blob(Vec::new())); lines], 0)),
+            HEADERS_MAX,
+        );
+    }
+
+    /// Name and value count, of all lines together.
+    #[test]
+    fn the_length_of_headers_is_that_of_their_names_and_values() {
+        let of = |value: usize| {
+            let short = (Blob(vec![b'n'; 3]), Blob(vec![b'v'; 5]));
+            outcome(&ending(vec![short, (Blob(vec![b'n'; 10]), Blob(vec![b'v'; value]))], 0))
+        };
+        edge("headers", of, HEADERS_LEN_MAX - 18);
+        let of = |name: usize| outcome(&ending(vec![(Blob(vec![b'n'; name]), Blob(vec![b'v'; 7]))], 0));
+        edge("headers", of, HEADERS_LEN_MAX - 7);
+    }
+
+    #[test]
+    fn spans_begin_at_one_millisecond_and_end_where_they_say() {
+        let window = |ms: usize| operator(&OperatorAct::ExtendWindow(Millis(ms as u64)));
+        edge("a window", window, usize::try_from(HORIZON_MS_MAX).expect("64 bits"));
+        edge("a lease", |ms| lease(Some(Millis(ms as u64))), usize::try_from(LEASE_MS_MAX).expect("64 bits"));
+        assert!(window(0).is_err() && lease(Some(Millis(0))).is_err());
+        assert_eq!(lease(None), Ok(()));
+    }
+}

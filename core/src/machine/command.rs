@@ -212,3 +212,39 @@ pub enum OperatorAct {
     /// Finished: answer it again until this long from now.
     ExtendWindow(Millis),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::record::{HoldReason, OutcomeClass, Response};
+
+    fn owner(act: Act) -> Command {
+        Command::Owner(OwnerCommand { token: Token(1), seq: 1, digest: [0; 16], act })
+    }
+
+    /// What brings writes has them committed; what has no place for any brings none.
+    #[test]
+    fn writes_come_with_a_claim_a_recovery_point_and_an_outcome() {
+        let writes = || Writes::new().put("orders", b"5", b"new");
+        let claim = ClaimCommand {
+            nonce: Nonce([1; 16]),
+            token: None,
+            fingerprint: Fingerprint { scheme: crate::fingerprint::Scheme::Raw, hash: [1; 32] },
+            policy: Policy::new(crate::Abandoned::Rerun),
+            operation: None,
+            request: None,
+            writes: writes(),
+        };
+        let response = Response { status: 201, headers: Vec::new(), body: Body::Here(Blob(Vec::new())) };
+        let outcome = Outcome { class: OutcomeClass::Success, response };
+        let point = Act::Checkpoint { name: "half".into(), data: Blob(Vec::new()), met: 0, writes: writes() };
+        for command in
+            [Command::Claim(claim), owner(point), owner(Act::Complete { outcome, met: 0, writes: writes() })]
+        {
+            assert_eq!(command.writes().map(|writes| writes.rows.len()), Some(1), "{command:?}");
+        }
+        for act in [Act::Release, Act::Abandon, Act::Hold { reason: HoldReason::Owner }] {
+            assert!(owner(act).writes().is_none());
+        }
+    }
+}

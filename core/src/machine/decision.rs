@@ -290,3 +290,40 @@ pub struct Verdict {
     /// What is written.
     pub changes: Changes,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::record::Body;
+
+    /// They are in the logs and scripts of every language.
+    #[test]
+    fn names_stay_as_they_are() {
+        let response = Response { status: 201, headers: Vec::new(), body: Body::Here(Blob(Vec::new())) };
+        let replay = Replay {
+            generation: Generation(1),
+            class: OutcomeClass::Success,
+            response,
+            completed_ms: Millis(1),
+            window_until_ms: Millis(2),
+        };
+        let decisions = [
+            Decision::Won("claim"),
+            Decision::Replay(replay),
+            Decision::InFlight { retry_after_ms: Millis(1), lease_until_ms: None },
+            Decision::Mismatch { stored: Prefix([1; 4]), asked: Prefix([2; 4]) },
+            Decision::Held { reason: HoldReason::Owner, token: Token(1) },
+            Decision::Expired,
+        ];
+        let names = decisions.map(|decision| decision.name());
+        assert_eq!(names, ["won", "replay", "in_flight", "mismatch", "held", "expired"]);
+        let present = [
+            Present::Absent,
+            Present::InFlight(Token(1)),
+            Present::Held(Token(2)),
+            Present::Complete(Token(3)),
+        ];
+        let names = present.map(|present| present.to_string());
+        assert_eq!(names, ["absent", "in flight with token 1", "held with token 2", "complete with token 3"]);
+    }
+}

@@ -52,3 +52,123 @@ impl Record {
         rule(!(0..self.steps.len()).any(repeats), "a step's name is used once")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Blob, Outcome, Point, Response, Step};
+    use super::*;
+    use crate::fingerprint::{Fingerprint, Scheme};
+    use crate::limits::BODY_LEN_MAX;
+    use crate::{Abandoned, Generation, Millis, Nonce, Policy, Token};
+
+    /// As small as every number may be.
+    fn sound() -> Record {
+        let mut policy = Policy::new(Abandoned::Rerun);
+        (policy.window_ms, policy.horizon_ms, policy.lease_ms) = (Millis(1), Millis(1), Some(Millis(1)));
+        Record {
+            generation: Generation(1),
+            token: Token(1),
+            attempt: 1,
+            nonce: Some(Nonce([1; 16])),
+            fingerprint: Fingerprint { scheme: Scheme::Raw, hash: [1; 32] },
+            policy,
+            created_ms: Millis(5),
+            applied_ms: Millis(5),
+            reported_ms: None,
+            last: None,
+            operation: None,
+            request: Some(Body::Here(Blob(Vec::new()))),
+            point: None,
+            steps: Vec::new(),
+            wrote: false,
+            events: 0,
+            tries: 0,
+            pause_ms: Millis(0),
+            state: State::InFlight { lease_until_ms: None, resumable: false },
+        }
+    }
+
+    fn complete(class: OutcomeClass, window_until_ms: u64, body_len: usize) -> Record {
+        let body = Body::Here(Blob(vec![0; body_len]));
+        let outcome = Outcome { class, response: Response { status: 201, headers: Vec::new(), body } };
+        let (completed_ms, window_until_ms) = (Millis(7), Millis(window_until_ms));
+        let state = State::Complete { outcome, completed_ms, window_until_ms };
+        Record { request: None, state, ..sound() }
+    }
+
+    fn step(name: &str, progress: StepProgress) -> Step {
+        Step { name: name.into(), repeatable: false, progress }
+    }
+
+    fn done(name: impl ToString) -> Step {
+        step(&name.to_string(), StepProgress::Done(Blob(Vec::new())))
+    }
+
+    fn open(name: &str) -> Step {
+        step(name, StepProgress::Begun { token: Token(1), until_ms: Millis(9) })
+    }
+
+    fn point(covers: u32) -> Option<Point> {
+        Some(Point { name: "half".into(), data: Blob(Vec::new()), covers })
+    }
+
+    #[test]
+    fn what_just_holds_holds() {
+        let failure = OutcomeClass::Failure(crate::AfterFailure::Replay);
+        let steps = (0..STEPS_MAX).map(done).collect();
+        for record in [
+            sound(),
+            Record { token: Token(2), ..sound() },
+            Record { policy: Policy { lease_ms: None, ..sound().policy }, ..sound() },
+            Record { steps, point: point(u32::try_from(STEPS_MAX).expect("few")), ..sound() },
+            Record { steps: vec![done("a"), open("b")], point: point(2), ..sound() },
+            complete(OutcomeClass::Success, 8, BODY_LEN_MAX),
+            Record { steps: vec![done("a")], ..complete(failure, 8, 0) },
+            // The end of time has no later one.
+            complete(OutcomeClass::Success, u64::MAX, 0),
+        ] {
+            assert_eq!(record.check(), Ok(()), "{record:?}");
+        }
+        let mut at_the_end = complete(OutcomeClass::Success, u64::MAX, 0);
+        if let State::Complete { completed_ms, .. } = &mut at_the_end.state {
+            *completed_ms = Millis(u64::MAX);
+        }
+        assert_eq!(at_the_end.check(), Ok(()));
+    }
+
+    #[test]
+    fn each_rule_is_broken_by_what_breaks_it() {
+        let policy = |change: fn(&mut Policy)| {
+            let mut record = sound();
+            change(&mut record.policy);
+            record
+        };
+        let steps = |steps: Vec<Step>| Record { steps, ..sound() };
+        let success = |window_until_ms| complete(OutcomeClass::Success, window_until_ms, 0);
+        for (rule, record) in [
+            ("tokens begin at 1", Record { token: Token(0), ..sound() }),
+            ("tokens begin at 1", Record { generation: Generation(0), ..sound() }),
+            ("a generation is its first token", Record { generation: Generation(2), ..sound() }),
+            ("attempts begin at 1", Record { attempt: 0, ..sound() }),
+            (
+                "no command was applied before its generation began",
+                Record { applied_ms: Millis(4), ..sound() },
+            ),
+            ("a horizon is not shorter than the window", policy(|policy| policy.window_ms = Millis(2))),
+            ("a window is not empty", policy(|policy| policy.window_ms = Millis(0))),
+            ("a lease is not empty", policy(|policy| policy.lease_ms = Some(Millis(0)))),
+            ("a window is not empty", success(7)),
+            ("a window is not empty", success(6)),
+            ("a request is kept until complete", Record { request: sound().request, ..success(8) }),
+            ("a success needs no steps any more", Record { steps: vec![done("a")], ..success(8) }),
+            ("a body is bounded", complete(OutcomeClass::Success, 8, BODY_LEN_MAX + 1)),
+            ("steps are bounded", steps((0..=STEPS_MAX).map(done).collect())),
+            ("a recovery point covers recorded steps only", Record { point: point(1), ..sound() }),
+            ("only the last step is open", steps(vec![open("a"), done("b")])),
+            ("a step's name is used once", steps(vec![done("a"), done("b"), done("a")])),
+            ("a step's name is used once", steps(vec![done("a"), open("a")])),
+        ] {
+            assert_eq!(record.check(), Err(rule), "{record:?}");
+        }
+    }
+}
