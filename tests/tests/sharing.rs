@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use keyclaim::machine::Decision;
+use keyclaim::store::Standing;
 use keyclaim::{Abandoned, ClaimWait, ErrorKind, Options, Policy, Store};
-use keyclaim_tests::peers::{LEASE_MS, Peer, WRITE_WAIT_MS, monotonic_ns, options};
+use keyclaim_tests::peers::{LEASE_MS, OPERATION, Peer, WRITE_WAIT_MS, monotonic_ns, options};
 use keyclaim_tests::proofs::Budget;
 use keyclaim_tests::proofs::linear::processes::processes;
-use keyclaim_tests::request::{replayed, request, success, won};
+use keyclaim_tests::request::{id, replayed, request, success, won};
 use keyclaim_tests::seeded::{number, seed};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -42,7 +43,7 @@ fn processes_that_are_killed_leave_a_history_that_has_an_order() {
 
 #[test]
 fn of_all_threads_of_all_processes_one_wins_each_key() {
-    let rounds = number("KEYCLAIM_CASES").unwrap_or(250);
+    let rounds = number("KEYCLAIM_CASES").unwrap_or(1_000);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     let start = (monotonic_ns() + 500_000_000).to_string();
@@ -254,5 +255,52 @@ fn one_process_reaps_and_another_goes_on_where_it_closes_or_dies() {
         after = peers.iter_mut().map(removed).collect();
         let reapers = after.iter().zip(&before).filter(|(after, before)| after > before).count();
         assert_eq!(reapers, 1, "{how}: {before:?} {after:?}");
+    }
+}
+
+/// Leaves a request to be finished, and returns by which process it was.
+fn finished_by(store: &Store, key: &str, within: Duration) -> String {
+    let left = request(key).operation(OPERATION, b"order");
+    won(store.claim(&left).expect("healthy")).abandon().expect("healthy");
+    let until = Instant::now() + within;
+    loop {
+        // A look: a claim of ours would take it over.
+        let found = store.inspect(&id(key)).expect("healthy").expect("it is there");
+        if matches!(found.standing, Standing::Complete { .. }) {
+            return String::from_utf8(replayed(store.claim(&left).expect("healthy"))).expect("a number");
+        }
+        assert!(Instant::now() < until, "nobody finishes {key}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn one_process_completes_and_another_goes_on_where_it_closes_or_dies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let store = Store::open(&path, options()).expect("shared");
+    let mut peers: Vec<Peer> = (0..3).map(|_| peer(&path, &["shared", "completes"])).collect();
+    let mut before = String::new();
+    // By itself, having closed, having died: longer than the ten seconds of its post.
+    for (how, within) in [("", 5), ("close", 5), ("kill", 25)] {
+        if !how.is_empty() {
+            let at = peers.iter().position(|peer| peer.pid().to_string() == before).expect("one of ours");
+            let mut peer = peers.remove(at);
+            if how == "close" {
+                assert_eq!(peer.ask("close"), "closed");
+            } else {
+                peer.kill();
+            }
+        }
+        let by = finished_by(&store, &format!("{how} 0"), Duration::from_secs(within));
+        assert_ne!(by, before, "it is gone");
+        for n in 1..10 {
+            assert_eq!(
+                finished_by(&store, &format!("{how} {n}"), Duration::from_secs(5)),
+                by,
+                "two at a time"
+            );
+        }
+        before = by;
     }
 }

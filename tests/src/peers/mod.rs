@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use keyclaim::machine::Decision;
-use keyclaim::{Abandoned, Claim, ClaimWait, Error, Options, Policy, Reap, Sharing, Store};
+use keyclaim::{Abandoned, Claim, ClaimWait, Completer, Error, Options, Policy, Reap, Sharing, Store};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::request::{request, success};
@@ -25,6 +25,8 @@ pub fn options() -> Options {
 
 /// How long a lease of [`options`] is, in milliseconds.
 pub const LEASE_MS: u64 = 1_500;
+/// What the peers that complete can finish.
+pub const OPERATION: &str = "create_order";
 /// How long a write of another process is waited for.
 pub const WRITE_WAIT_MS: u64 = 700;
 
@@ -113,6 +115,14 @@ pub fn main(arguments: &[String]) {
     };
     if how.iter().any(|word| word == "reaps") {
         options = options.reap_every(Duration::from_millis(20)).expect("in bounds");
+    }
+    if how.iter().any(|word| word == "completes") {
+        // The answer tells who has finished it.
+        let me = std::process::id().to_string();
+        let completer = Completer::new().handler(OPERATION, move |_| Ok(success(me.as_bytes()).into()));
+        options = options
+            .complete_every(Duration::from_millis(20), completer.expect("a short name"))
+            .expect("in bounds");
     }
     let store = match Store::open(path, options) {
         Ok(store) => store,
