@@ -94,8 +94,8 @@ pub const RENEW_LEASES_DEFAULT: u32 = 10;
 /// milliseconds. Arbitrary: far longer than any commit, and shorter than the patience of a proxy.
 pub const WRITE_WAIT_MS_DEFAULT: u64 = 5_000;
 /// Shortest and longest pause in microseconds between two looks whether another process has ended its write. The
-/// shortest is a fraction of a sync, the longest what a machine with many processes can spare.
-pub const WRITE_POLL_US: (u64, u64) = (50, 2_000);
+/// shortest is a fraction of a sync; the longest was measured, see `docs/adr/0010-sharing.md`.
+pub const WRITE_POLL_US: (u64, u64) = (50, 300);
 /// Shortest and longest pause in milliseconds between two looks at a key that is in flight in another process, whose
 /// outcome rings no bell here. The longest is how late its outcome is told; arbitrary, as what a person does not see.
 pub const WAIT_POLL_MS: (u64, u64) = (5, 100);

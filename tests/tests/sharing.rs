@@ -128,6 +128,36 @@ fn a_claim_of_one_process_is_waited_for_replayed_and_fenced_in_another() {
     assert_eq!(taken.attempt(), 2);
 }
 
+/// A token that nobody has committed may be given out by another process. Who was shown it first is told no more.
+#[test]
+fn a_claim_of_a_transaction_that_was_given_up_is_fenced_from_another_process_of_the_same_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let mut there = peer(&path, &["shared"]);
+    let store = Store::open(&path, options()).expect("shared");
+    let mut leaked = None;
+    let told = store.transaction::<(), Box<dyn std::error::Error>>(|t| {
+        leaked = Some(won(t.claim(&request("k"))?));
+        Err("no funds".into())
+    });
+    told.expect_err("given up");
+    let leaked = leaked.expect("won inside");
+    assert_eq!(there.ask("claim k"), format!("won {} Fresh", leaked.token()), "else this proves nothing");
+    for said in [
+        leaked.complete(&success("late")),
+        leaked.release(),
+        leaked.renew(None).map(drop),
+        store.transaction(|t| t.complete(&leaked, &success("late"))),
+    ] {
+        let error = said.expect_err("it never was a claim");
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error:?}");
+    }
+    // Nor does it keep the key from whoever may take it over.
+    let wait = ClaimWait::at_most(Duration::from_millis(4 * LEASE_MS));
+    drop(won(store.claim_wait(&request("k"), &wait).expect("healthy")));
+    assert!(there.ask("complete k theirs").starts_with("Fenced"));
+}
+
 #[test]
 fn a_process_that_stops_while_it_writes_stops_nobody() {
     let folder = tempfile::tempdir().expect("a folder");

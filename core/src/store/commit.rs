@@ -19,7 +19,8 @@ use super::slot::slot;
 use super::tables::{META, WriteRows};
 use crate::key::Id;
 use crate::machine::{
-    self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, WonKind,
+    self, Act, Answer, Change, Command, Decision, Facts, OwnerAnswer, OwnerCommand, Present, Record, Refusal,
+    WonKind,
 };
 use crate::rows::{self, Write};
 use crate::store::fault::before_commit;
@@ -243,6 +244,10 @@ impl Writer {
                 }),
                 None => Ok(()),
             };
+            if saved.is_err() || !is_wanted {
+                // While nobody else can write: once this is given up, another process may be given its tokens.
+                deciding.void(shared);
+            }
             let ended = match saved {
                 Ok(()) if is_wanted => commit(open, txn),
                 Ok(()) => open.durable.abort(txn),
@@ -463,6 +468,15 @@ impl Deciding {
         Ok(Written::Done(version))
     }
 
+    /// What was won in here was not.
+    fn void(&self, shared: &Shared) {
+        for (id, _, answer) in &self.decided {
+            if let Answer::Decision(Decision::Won(won)) = answer {
+                shared.live.void(&(id.encode(), won.token));
+            }
+        }
+    }
+
     /// Once the writer is free again: counts what happened, and wakes who waits for it. What was won in a
     /// transaction that did not commit is lost, unless its fate is not known.
     pub(super) fn answer(self, shared: &Shared, error: Option<&Error>) {
@@ -563,6 +577,12 @@ fn decide(
     let decided = catch_unwind(AssertUnwindSafe(|| {
         shared.options.maybe_panic();
         let before = rows.planted().before(rows::load(rows, &ask.id)?, ask.command);
+        if let Command::Owner(owner) = ask.command
+            && shared.live.is_void(&(ask.id.clone(), owner.token))
+        {
+            let present = before.as_ref().map_or(Present::Absent, Record::present);
+            return Ok(Decided::failed(Refusal::Fenced(present).into()));
+        }
         let owner_lives_here =
             before.as_ref().is_some_and(|record| shared.live.lives(&(ask.id.clone(), record.token)));
         let facts = Facts { now_ms, next_token, owner_lives_here };

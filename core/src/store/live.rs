@@ -29,6 +29,9 @@ struct Entry {
     is_over: bool,
     /// Told fenced: nothing is left to renew, and the key is another's.
     is_lost: bool,
+    /// Won in a transaction that was given up. Another process may be given the same token for the same key, so the
+    /// record cannot tell that it is not this one's.
+    is_void: bool,
     /// Who wants to know as soon as it is lost.
     bells: Vec<Weak<Bell>>,
 }
@@ -40,7 +43,7 @@ impl Live {
         let entry = claims.entry(place).or_default();
         entry.held += 1;
         // It was won just now, whatever an owner before had said or was told.
-        (entry.is_over, entry.is_lost) = (false, false);
+        (entry.is_over, entry.is_lost, entry.is_void) = (false, false, false);
     }
 
     /// Plans renewals until then, in place of those planned before. None if the claim is gone.
@@ -65,7 +68,18 @@ impl Live {
 
     /// Whether the owner with this token is a claim object of this process.
     pub(super) fn lives(&self, place: &Place) -> bool {
-        self.claims.lock().contains_key(place)
+        self.claims.lock().get(place).is_some_and(|entry| !entry.is_void)
+    }
+
+    /// It never was a claim: the transaction it was won in is given up.
+    pub(super) fn void(&self, place: &Place) {
+        if let Some(entry) = self.claims.lock().get_mut(place) {
+            entry.is_void = true;
+        }
+    }
+
+    pub(super) fn is_void(&self, place: &Place) -> bool {
+        self.claims.lock().get(place).is_some_and(|entry| entry.is_void)
     }
 
     /// The claim has ended: no more renewals.
