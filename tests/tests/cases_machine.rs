@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyclaim::machine::{
-    Act, Answer, Body, ClaimCommand, Command, Decision, DropReason, EffectAnswer, InDoubt, OperatorAct,
-    OutcomeClass, OwnerAnswer, Present, Refusal, State, StepProgress, Swept, WonKind,
+    Act, Answer, BeginEffect, Body, ClaimCommand, Command, Decision, DropReason, EffectAnswer, InDoubt,
+    OperatorAct, OutcomeClass, OwnerAnswer, Present, Refusal, State, StepProgress, Swept, WonKind,
 };
 use keyclaim::{Abandoned, AfterFailure, AfterWindow, Millis, Policy, Token, Writes};
 use keyclaim_tests::machine_kit::{
@@ -91,6 +91,66 @@ fn a_takeover_writes_only_what_its_generation_has_not_written() {
         world.now_ms = T0 + 3 * LEASE;
         assert!(!world.verdict(&asking(3, false)).changes.with_writes);
     }
+}
+
+/// Numbers begin at 1, also for a win that was told a second time: a command without one could not be told from the
+/// next.
+#[test]
+fn a_command_without_a_number_is_refused() {
+    for told_again in [false, true] {
+        let mut world = World::new();
+        let mut won = world.win(1);
+        if told_again {
+            won = world.win(1);
+            assert_eq!(won.kind, WonKind::Again);
+        }
+        for act in [checkpoint(0), complete(SUCCESS, 0), Act::Release] {
+            let refused = world.say(won.token, 0, act).expect_err("it has no number");
+            assert!(
+                matches!(refused, Refusal::Invalid(why) if why.contains("upwards from 1")),
+                "{refused:?}"
+            );
+        }
+    }
+}
+
+/// An owner that met other steps than are recorded was told so, lost the answer and asked again. It is told the same:
+/// nothing was completed.
+#[test]
+fn a_held_completion_asked_again_is_not_completed() {
+    for act in [complete(SUCCESS, 0), checkpoint(0)] {
+        let mut world = World::new();
+        let won = world.win(1);
+        world.begin(won.token, 1, begin("charge", ask_back(), 0)).expect("begun");
+        world.say(won.token, 2, done("charge")).expect("finished");
+        // It took over and came to its end without the step.
+        for _ in 0..2 {
+            let refused = world.say(won.token, 3, act.clone()).expect_err("a step was not met");
+            assert_eq!(refused, Refusal::StepsChanged);
+        }
+    }
+}
+
+/// A step that outlasts the lease had put off its end. Once it was finished a plain renewal brought the end forward,
+/// and another attempt took over from an owner that had been promised more. Only an owner that names a length
+/// shortens its lease.
+#[test]
+fn a_plain_renewal_never_shortens_a_lease() {
+    let mut world = World::new();
+    let won = world.win(1);
+    let long = BeginEffect { limit_ms: Millis(4 * LEASE), ..begin("charge", ask_back(), 0) };
+    world.begin(won.token, 1, long).expect("begun");
+    world.say(won.token, 2, done("charge")).expect("finished");
+    let until = |world: &World| match world.record.as_ref().map(|record| &record.state) {
+        Some(State::InFlight { lease_until_ms, .. }) => lease_until_ms.expect("it has one"),
+        other => panic!("{other:?}"),
+    };
+    let before = until(&world);
+    assert!(before > Millis(world.now_ms + LEASE), "the step put it off");
+    world.say(won.token, 0, renew()).expect("renewed");
+    assert_eq!(until(&world), before);
+    world.say(won.token, 0, Act::Renew { lease_ms: Some(Millis(LEASE)) }).expect("renewed");
+    assert_eq!(until(&world), Millis(world.now_ms + LEASE));
 }
 
 /// KC-005, KC-022. An attempt died after its recovery point. The point was lost and all was done

@@ -55,38 +55,11 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::tests::sound;
     use super::super::record::{Blob, Outcome, Point, Response, Step};
     use super::*;
-    use crate::fingerprint::{Fingerprint, Scheme};
     use crate::limits::BODY_LEN_MAX;
-    use crate::{Abandoned, Generation, Millis, Nonce, Policy, Token};
-
-    /// As small as every number may be.
-    fn sound() -> Record {
-        let mut policy = Policy::new(Abandoned::Rerun);
-        (policy.window_ms, policy.horizon_ms, policy.lease_ms) = (Millis(1), Millis(1), Some(Millis(1)));
-        Record {
-            generation: Generation(1),
-            token: Token(1),
-            attempt: 1,
-            nonce: Some(Nonce([1; 16])),
-            fingerprint: Fingerprint { scheme: Scheme::Raw, hash: [1; 32] },
-            policy,
-            created_ms: Millis(5),
-            applied_ms: Millis(5),
-            reported_ms: None,
-            last: None,
-            operation: None,
-            request: Some(Body::Here(Blob(Vec::new()))),
-            point: None,
-            steps: Vec::new(),
-            wrote: false,
-            events: 0,
-            tries: 0,
-            pause_ms: Millis(0),
-            state: State::InFlight { lease_until_ms: None, resumable: false },
-        }
-    }
+    use crate::{Generation, Millis, Policy, Token};
 
     fn complete(class: OutcomeClass, window_until_ms: u64, body_len: usize) -> Record {
         let body = Body::Here(Blob(vec![0; body_len]));

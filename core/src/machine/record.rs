@@ -413,3 +413,100 @@ impl<'de> Deserialize<'de> for Blob {
         deserializer.deserialize_byte_buf(Visitor)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{BytesDeserializer, Error};
+
+    use super::*;
+    use crate::fingerprint::{Fingerprint, Scheme};
+    use crate::{Abandoned, AfterFailure};
+
+    /// As small as every number may be.
+    pub(in crate::machine) fn sound() -> Record {
+        let mut policy = Policy::new(Abandoned::Rerun);
+        (policy.window_ms, policy.horizon_ms, policy.lease_ms) = (Millis(1), Millis(1), Some(Millis(1)));
+        Record {
+            generation: Generation(1),
+            token: Token(1),
+            attempt: 1,
+            nonce: Some(Nonce([1; 16])),
+            fingerprint: Fingerprint { scheme: Scheme::Raw, hash: [1; 32] },
+            policy,
+            created_ms: Millis(5),
+            applied_ms: Millis(5),
+            reported_ms: None,
+            last: None,
+            operation: None,
+            request: Some(Body::Here(Blob(Vec::new()))),
+            point: None,
+            steps: Vec::new(),
+            wrote: false,
+            events: 0,
+            tries: 0,
+            pause_ms: Millis(0),
+            state: State::InFlight { lease_until_ms: None, resumable: false },
+        }
+    }
+
+    fn complete(class: OutcomeClass, body: Body) -> Record {
+        let outcome = Outcome { class, response: Response { status: 201, headers: Vec::new(), body } };
+        let (completed_ms, window_until_ms) = (Millis(7), Millis(8));
+        Record { state: State::Complete { outcome, completed_ms, window_until_ms }, ..sound() }
+    }
+
+    fn dropped(why: DropReason) -> Body {
+        Body::Dropped { len: 3, hash: [1; 32], why }
+    }
+
+    /// A sweep has work at the end of the window only if there is an answer to take away and protection to leave.
+    #[test]
+    fn the_end_of_the_window_is_due_if_there_is_an_answer_to_drop() {
+        let here = || Body::Here(Blob(vec![1]));
+        let horizon_ms = Millis(1_000);
+        let policy = Policy { horizon_ms, ..sound().policy };
+        let due = |class, body| Record { policy, ..complete(class, body) }.due();
+        let at = |when| Slot { lane: Lane::Finished, when };
+        let horizon = at(sound().applied_ms.plus(horizon_ms));
+        assert_eq!(due(OutcomeClass::Success, here()), at(Millis(8)));
+        assert_eq!(due(OutcomeClass::Success, dropped(DropReason::TooLarge)), at(Millis(8)));
+        assert_eq!(due(OutcomeClass::Success, dropped(DropReason::WindowOver)), horizon);
+        assert_eq!(due(OutcomeClass::Failure(AfterFailure::Replay), here()), horizon);
+    }
+
+    #[test]
+    fn what_can_be_finished_has_an_operation_and_a_request() {
+        let (operation, request) = (Some("order".to_owned()), sound().request);
+        let can = |operation, request| Record { operation, request, ..sound() }.can_be_finished();
+        assert!(can(operation.clone(), request.clone()));
+        assert!(!can(operation, None) && !can(None, request) && !can(None, None));
+    }
+
+    #[test]
+    fn a_body_tells_its_bytes_if_it_has_them_and_its_length_always() {
+        let (here, empty) = (Body::Here(Blob(vec![1, 2, 3])), Body::Here(Blob(Vec::new())));
+        let apart = Body::Apart { len: 3, hash: [1; 32] };
+        assert_eq!((here.bytes(), empty.bytes()), (Some(&[1, 2, 3][..]), Some(&[][..])));
+        assert_eq!((apart.bytes(), dropped(DropReason::TooLarge).bytes()), (None, None));
+        for body in [&here, &apart, &dropped(DropReason::WindowOver)] {
+            assert_eq!((body.len(), body.is_empty()), (3, false));
+        }
+        assert_eq!((empty.len(), empty.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn bytes_are_read_as_they_were_written_and_never_shown() {
+        let blob = Blob::from(vec![1, 2, 3]);
+        assert_eq!(blob, Blob(vec![1, 2, 3]));
+        assert_eq!(format!("{blob:?}"), "3 bytes");
+        let owned = bincode::serde::encode_to_vec(&blob, bincode::config::standard()).expect("plain data");
+        let read = bincode::serde::decode_from_slice::<Blob, _>(&owned, bincode::config::standard());
+        assert_eq!(read.expect("just written").0, blob);
+        // By a deserializer that only lends.
+        assert_eq!(Blob::deserialize(BytesDeserializer::<Error>::new(&[1, 2, 3])), Ok(blob));
+        let error =
+            Blob::deserialize(IntoDeserializer::<Error>::into_deserializer(7_u8)).expect_err("no bytes");
+        assert!(error.to_string().ends_with("expected bytes"), "{error}");
+    }
+}
