@@ -153,6 +153,73 @@ fn a_plain_renewal_never_shortens_a_lease() {
     assert_eq!(until(&world), Millis(world.now_ms + LEASE));
 }
 
+/// A takeover entered at its recovery point and met none of the steps before it. It was taken for a handler that had
+/// changed, and held for a person. It goes on behind the point, with what is recorded there and with new steps; it
+/// may not go back to a step that it has met.
+#[test]
+fn an_attempt_enters_at_its_recovery_point() {
+    let mut world = World::new();
+    let won = world.win(1);
+    for (seq, name) in [(1, "reserve"), (3, "charge")] {
+        let met = u32::from(seq > 1);
+        world.begin(won.token, seq, begin(name, ask_back(), met)).expect("begun");
+        world.say(won.token, seq + 1, done(name)).expect("finished");
+    }
+    world.say(won.token, 5, checkpoint(2)).expect("recorded");
+    world.begin(won.token, 6, begin("mail", ask_back(), 2)).expect("begun");
+    world.say(won.token, 7, done("mail")).expect("finished");
+    world.now_ms += 100 * LEASE;
+    let next = world.win(2);
+    let enters = world.clone();
+    let step = |world: &mut World, seq, name, met| world.begin(next.token, seq, begin(name, ask_back(), met));
+    // Behind the point, and then a new one.
+    assert!(matches!(step(&mut world, 1, "mail", 0), Ok(EffectAnswer::Done { place: 2, .. })));
+    assert!(matches!(step(&mut world, 2, "tell", 3), Ok(EffectAnswer::Run { place: 3, .. })));
+    world.say(next.token, 3, done("tell")).expect("finished");
+    world.say(next.token, 4, complete(SUCCESS, 4)).expect("all were met");
+    // From the start.
+    let mut world = enters.clone();
+    for (seq, met, name) in [(1, 0, "reserve"), (2, 1, "charge"), (3, 2, "mail")] {
+        assert!(matches!(step(&mut world, seq, name, met), Ok(EffectAnswer::Done { .. })), "{name}");
+    }
+    // Back behind what was met.
+    let mut world = enters;
+    assert_eq!(step(&mut world, 1, "mail", 3), Err(Refusal::StepsChanged));
+}
+
+/// Nobody had begun a step but its recovery point covered all: it had nothing to meet, and may end.
+#[test]
+fn what_a_recovery_point_covers_need_not_be_met() {
+    let mut world = World::new();
+    let won = world.win(1);
+    world.begin(won.token, 1, begin("charge", ask_back(), 0)).expect("begun");
+    world.say(won.token, 2, done("charge")).expect("finished");
+    world.say(won.token, 3, checkpoint(1)).expect("recorded");
+    world.now_ms += 100 * LEASE;
+    let next = world.win(2);
+    world.say(next.token, 1, complete(SUCCESS, 0)).expect("it is covered");
+}
+
+/// A step was repeated although the deploy that began it had not called that safe; and one that both called safe was
+/// held for a person. Both must say so.
+#[test]
+fn a_step_is_repeated_if_both_attempts_call_it_safe() {
+    for (first, second, runs) in [
+        (InDoubt::Repeat, InDoubt::Repeat, true),
+        (ask_back(), InDoubt::Repeat, false),
+        (InDoubt::Hold, InDoubt::Repeat, false),
+        (InDoubt::Repeat, InDoubt::Hold, false),
+    ] {
+        let mut world = World::new();
+        let won = world.win(1);
+        world.begin(won.token, 1, begin("charge", first, 0)).expect("begun");
+        world.now_ms += 100 * LEASE;
+        let next = world.win(2);
+        let answer = world.begin(next.token, 1, begin("charge", second, 0)).expect("told");
+        assert_eq!(matches!(answer, EffectAnswer::Run { .. }), runs, "{first:?}, {second:?}: {answer:?}");
+    }
+}
+
 /// KC-005, KC-022. An attempt died after its recovery point. The point was lost and all was done
 /// again. A customer was charged twice. The next attempt is told that it took over, and gets the
 /// point and the steps.
