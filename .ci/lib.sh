@@ -23,6 +23,26 @@ need() {
     command -v "$1" >/dev/null || say_and_fail "'$1' is missing: $2"
 }
 
+# pinned_tool NAME VERSION GET: prints the path of that version of a cargo tool: the machine's own, else the one that
+# `GET FOLDER` puts into FOLDER/bin.
+pinned_tool() {
+    local name=$1 version=$2 get=$3 kept=$PWD/target/tools/$1-$2 own
+    own=$(command -v "$name" || true)
+    if [ -n "$own" ] && is_tool "$own" "$name" "$version"; then
+        echo "$own"
+        return
+    fi
+    is_tool "$kept/bin/$name" "$name" "$version" || "$get" "$kept" >&2
+    is_tool "$kept/bin/$name" "$name" "$version" || say_and_fail "no $name $version could be had"
+    echo "$kept/bin/$name"
+}
+
+# is_tool PATH NAME VERSION: some tell their version only as what cargo calls them.
+is_tool() {
+    [ -x "$1" ] || return 1
+    [ "$("$1" --version 2>/dev/null)" = "$2 $3" ] || [ "$("$1" "${2#cargo-}" --version 2>/dev/null)" = "$2 $3" ]
+}
+
 # need_apt COMMAND PACKAGE...: installs the packages when the command is missing and we may; fails otherwise.
 need_apt() {
     local command=$1
