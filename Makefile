@@ -5,7 +5,7 @@
 CHECK_STEPS = fmt lint unit tidy wasm deny
 
 # What `make test` and .ci/run pass, quickest to fail first. `tidy` is one of the tests that `whole` runs.
-TEST_STEPS = fmt lint unit doc wasm deny whole sql make-run
+TEST_STEPS = fmt lint unit doc wasm deny whole interleavings sql make-run
 
 # Every script in .ci/step.d can be run alone.
 STEPS = $(notdir $(wildcard .ci/step.d/*))

@@ -9,8 +9,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::elect::{self, Elected, Part, Post};
-use super::engine::{Open, poisoned};
+use super::engine::Open;
 use super::finish::taken;
+use super::health::poisoned;
 use super::meta::{self, MetaTable, Now};
 use super::plant::{Plant, Planted};
 use super::queue::{Job, Lane, Reply};

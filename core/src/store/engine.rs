@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use redb::ReadableDatabase;
@@ -11,6 +11,7 @@ use super::backend::{Counts, FileState};
 use super::durable::Durable;
 use super::fault::before_commit;
 use super::file::{self, Handle};
+use super::health::{Health, poisoned};
 use super::meta::{self, Now};
 use super::plant::{Plant, Planted};
 use super::queue::closed;
@@ -57,26 +58,20 @@ pub(super) struct Open {
 
 pub(super) struct Engine {
     open: RwLock<Option<Open>>,
-    health: AtomicU8,
+    health: Health,
     opener_pid: u32,
-    poisonings: AtomicU64,
     reopens: AtomicU64,
     /// What was done to the file before it was last reopened.
     counts_before: Mutex<Counts>,
     planted: Planted,
 }
 
-const HEALTHY: u8 = 0;
-const POISONED: u8 = 1;
-const CLOSED: u8 = 2;
-
 impl Engine {
     pub(super) fn new(open: Open, planted: Planted) -> Self {
         Self {
             open: RwLock::new(Some(open)),
-            health: AtomicU8::new(HEALTHY),
+            health: Health::new(),
             opener_pid: std::process::id(),
-            poisonings: AtomicU64::new(0),
             reopens: AtomicU64::new(0),
             counts_before: Mutex::default(),
             planted,
@@ -97,11 +92,7 @@ impl Engine {
                 "the store was opened before this process was forked; open it in this process",
             ));
         }
-        match self.health.load(Ordering::Acquire) {
-            HEALTHY => Ok(()),
-            POISONED => Err(poisoned()),
-            _ => Err(closed()),
-        }
+        self.health.check()
     }
 
     /// The open database, kept open as long as the guard lives.
@@ -156,25 +147,24 @@ impl Engine {
         if self.planted.is(Plant::PoisonLeftOut) {
             return;
         }
-        let was = self.health.compare_exchange(HEALTHY, POISONED, Ordering::AcqRel, Ordering::Acquire);
-        if was.is_ok() {
-            self.poisonings.fetch_add(1, Ordering::Relaxed);
+        if self.health.poison() {
             tracing::error!(target: "keyclaim", why, "store poisoned; reopen it");
         }
     }
 
     pub(super) fn is_poisoned(&self) -> bool {
-        self.health.load(Ordering::Acquire) == POISONED
+        self.health.is_poisoned()
     }
 
     /// Closes the database and opens it again by `open`. On failure the store stays poisoned, and
     /// reopening can be tried again.
     pub(super) fn reopen(&self, open: impl FnOnce() -> Result<Open>) -> Result<()> {
         let mut guard = self.open.write();
-        if self.health.load(Ordering::Acquire) == CLOSED {
+        if self.health.is_closed() {
             return Err(closed());
         }
-        self.health.store(POISONED, Ordering::Release);
+        // Until it is open again nothing can be served, whatever it was before.
+        self.health.poison_quietly();
         // Closed first: the lock on the file would refuse us. What redb says on closing a latched
         // database is about the fault that poisoned it, and the next opening finds out for itself.
         if let Some(failed) = guard.take() {
@@ -184,13 +174,13 @@ impl Engine {
         }
         *guard = Some(open()?);
         self.reopens.fetch_add(1, Ordering::Relaxed);
-        self.health.store(HEALTHY, Ordering::Release);
+        self.health.heal();
         Ok(())
     }
 
     /// Closes for good; the error is redb's, should its last commit fail.
     pub(super) fn close(&self) -> Result<()> {
-        self.health.store(CLOSED, Ordering::Release);
+        self.health.close();
         match self.open.write().take() {
             Some(open) => open.db.close(),
             None => Ok(()),
@@ -207,13 +197,6 @@ impl Engine {
 
     /// How often it was poisoned, and how often reopened.
     pub(super) fn faults(&self) -> (u64, u64) {
-        (self.poisonings.load(Ordering::Relaxed), self.reopens.load(Ordering::Relaxed))
+        (self.health.poisonings(), self.reopens.load(Ordering::Relaxed))
     }
-}
-
-pub(super) fn poisoned() -> Error {
-    Error::new(
-        ErrorKind::Poisoned,
-        "the store's file failed; reopen the store, then ask again what was answered Unknown",
-    )
 }

@@ -23,6 +23,7 @@ mod claims;
 mod clock;
 mod commit;
 mod create;
+mod desk;
 #[cfg(any(test, feature = "testing"))]
 pub mod disk;
 mod durable;
@@ -31,6 +32,7 @@ mod engine;
 pub(crate) mod fault;
 pub(crate) mod file;
 mod finish;
+mod health;
 mod holder;
 #[cfg(any(test, feature = "testing"))]
 pub mod inject;
@@ -53,6 +55,7 @@ mod request;
 mod shared;
 mod slot;
 mod sweep;
+mod sync;
 mod tables;
 mod timer;
 mod transaction;

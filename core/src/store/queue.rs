@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::slot::Giver;
+use super::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 use crate::key::Id;
 use crate::limits::{GROUP_LEN_MAX, OWNER_QUEUE_LEN_MAX};
 use crate::machine::{Answer, Command};

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use parking_lot::{Mutex, MutexGuard};
 
 use super::Running;
 use super::claims::Cancel;
 use super::commit::Writer;
+use super::desk;
 use super::elect::ProcessId;
 use super::engine::Engine;
 use super::finish::Tries;
@@ -20,6 +20,7 @@ use super::outbox::Relays;
 use super::plant::{Plant, Planted};
 use super::queue::{Job, Lane, Queue, Reply};
 use super::slot::{Taker, slot};
+use super::sync::{Mutex, MutexGuard};
 use super::tables::ReadRows;
 use super::timer::Message;
 use super::wait::{Bell, Ringing, Waiters};
@@ -160,20 +161,13 @@ impl Shared {
     ) -> Result<Reply> {
         self.check_outside()?;
         let (giver, taker) = slot();
-        let writer = self.writer.try_lock();
-        let (command, order) = command();
-        let job = Job::new(id.clone(), command, giver);
-        // Looked at with the order held: whoever was before this command has it queued by now.
-        if let Some(mut writer) = writer.filter(|_| self.queue.is_empty()) {
-            drop(order);
-            let served = writer.serve(self, vec![job]);
-            // Let go of before the answer: a waker that runs in there may ask for it.
-            drop(writer);
-            served.answer(self);
-        } else {
-            self.push(lane, job)?;
-            drop(order);
-        }
+        let make = || {
+            let (command, order) = command();
+            (Job::new(id.clone(), command, giver), order)
+        };
+        let brought =
+            desk::bring(&self.writer, &self.queue, lane, make, |writer, group| self.serve(writer, group));
+        self.count_busy(brought)?;
         taker.wait().ok_or_else(lost)
     }
 
@@ -186,11 +180,22 @@ impl Shared {
     }
 
     fn push(&self, lane: Lane, job: Job) -> Result<()> {
-        self.queue.push(lane, job).inspect_err(|error| {
+        self.count_busy(self.queue.push(lane, job))
+    }
+
+    fn count_busy(&self, pushed: Result<()>) -> Result<()> {
+        pushed.inspect_err(|error| {
             if error.kind() == ErrorKind::Busy {
                 self.stats.busy();
             }
         })
+    }
+
+    fn serve(&self, mut writer: MutexGuard<'_, Writer>, group: Vec<Job>) {
+        let served = writer.serve(self, group);
+        // Let go of before the answer: a waker that runs in there may ask for it.
+        drop(writer);
+        served.answer(self);
     }
 
     /// Looks at one short snapshot. If that poisons the store, whoever waits is told at once.
@@ -292,13 +297,7 @@ impl Running {
 
 /// The writer thread: takes groups until the queue is closed and empty.
 pub(super) fn write_groups(shared: &Shared) {
-    while shared.queue.wait_for_work() {
-        let mut writer = shared.writer.lock();
-        let group = shared.queue.take_group();
-        let served = writer.serve(shared, group);
-        drop(writer);
-        served.answer(shared);
-    }
+    desk::serve_groups(&shared.writer, &shared.queue, |writer, group| shared.serve(writer, group));
 }
 
 /// At most this long between two looks at a key, should a ring be missed or a test move the clock.

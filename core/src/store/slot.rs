@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Condvar, Mutex};
+use super::sync::{Condvar, Mutex};
 
 /// Makes the two ends of one answer.
 pub(super) fn slot<T>() -> (Giver<T>, Taker<T>) {

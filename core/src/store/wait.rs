@@ -7,9 +7,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use super::slot::wake;
+use super::sync::{Condvar, Mutex};
 use super::timer::after;
 
 /// Wakes whoever waits, once, blocking or async.
