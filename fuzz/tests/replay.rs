@@ -1,0 +1,51 @@
+//! Every input that was ever kept, on the stable compiler and without the fuzzer.
+//!
+//! `KEYCLAIM_INPUT` names one file, of the corpus or of a crash, in place of a whole corpus.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use keyclaim_fuzz::{ALL, Target, panics, target};
+
+fn replay(name: &str) {
+    let target = target(name).expect("a target");
+    let picked = env::var_os("KEYCLAIM_INPUT").map(|file| vec![PathBuf::from(file)]);
+    let files = picked.clone().unwrap_or_else(|| corpus(&target));
+    assert!(picked.is_some() || files.len() >= target.corpus_min, "{} inputs are no corpus", files.len());
+    let failed: Vec<String> = files.iter().filter_map(|file| failure(&target, file)).collect();
+    assert!(failed.is_empty(), "{} of {} inputs\n{}", failed.len(), files.len(), failed.join("\n"));
+    eprintln!("{name}: {} inputs", files.len());
+}
+
+fn corpus(target: &Target) -> Vec<PathBuf> {
+    let folder = fs::read_dir(target.corpus()).expect("a corpus is committed");
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    files
+}
+
+fn failure(target: &Target, file: &Path) -> Option<String> {
+    let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let what = panics::caught(target.run, &bytes).err()?;
+    Some(format!(
+        "{what}; replay: KEYCLAIM_INPUT={} cargo test --manifest-path fuzz/Cargo.toml --test replay {}",
+        file.display(),
+        target.name
+    ))
+}
+
+macro_rules! replayed {
+    ($($name:ident),*) => {
+        $(#[test]
+        fn $name() {
+            replay(stringify!($name));
+        })*
+
+        #[test]
+        fn no_target_is_left_out() {
+            assert_eq!(ALL.map(|target| target.name), [$(stringify!($name)),*]);
+        }
+    };
+}
+
+replayed!(decode_record, decode_event, headers, fingerprints, ops_vs_model, open_bytes, crash_ops);
