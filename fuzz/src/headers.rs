@@ -40,6 +40,11 @@ fn request(bytes: &[u8]) {
     assert_eq!(of_strict == Err(HeaderError::Missing), of_lenient == Err(HeaderError::Missing));
     if let Ok(key) = of_lenient {
         assert!(key.as_bytes().len() <= 1_024, "a key over its bound");
+        let is_plain = |byte: &u8| matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b',' | b';');
+        assert!(
+            of_strict.is_ok() || key.as_bytes().iter().all(is_plain),
+            "a bare key that only quotes make plain"
+        );
         let again = strict.parse([quoted(&key).as_slice()]);
         assert_eq!(again, Ok(key), "a key in quotes is another one");
     }

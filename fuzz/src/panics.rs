@@ -7,10 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Mutex, Once, PoisonError};
 
 static SEEN: Mutex<Option<String>> = Mutex::new(None);
+/// Held while a target runs: what panics meanwhile is its.
+static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Tries these bytes. The error is what the target, or a panic that was caught on the way, says.
 pub fn caught(run: fn(&[u8]), bytes: &[u8]) -> Result<(), String> {
     listen();
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let run = catch_unwind(AssertUnwindSafe(|| run(bytes)));
     let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (run, seen) {
@@ -20,7 +23,7 @@ pub fn caught(run: fn(&[u8]), bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Takes the place of every other hook: a fuzzer's own would end the process at redb's first panic.
+/// Takes the place of every other hook: the fuzzer's own would end the process at redb's first panic.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -33,6 +36,8 @@ fn listen() {
             }
             let text = info.payload_as_str().unwrap_or("no text");
             let place = info.location().map(ToString::to_string).unwrap_or_default();
+            let thread = std::thread::current();
+            eprintln!("thread '{}' panicked at {place}: {text}", thread.name().unwrap_or("unnamed"));
             let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
             seen.get_or_insert_with(|| format!("{place}: {text}"));
         }));

@@ -79,8 +79,11 @@ fn headers() -> Vec<Vec<u8>> {
         [b"\0\xff\0".to_vec(), lines.collect::<Vec<_>>().join(&b'\n')].concat()
     });
     let answer = b"\x01\xc8\0\x01Location: /p/1\nContent-Type: text/plain\nConnection: close, etag\nETag: \"1\"\nLink: <a>";
+    let many = [b"\x01\xc8\0\0".to_vec(), b"ETag:\n".repeat(101)].concat();
     let id = b"\x02\x06acct_1order-7";
-    lines.chain([answer.to_vec(), id.to_vec()]).collect()
+    let bare = [&b"order,7"[..], b"order 7", b"a;b=c", b"a\"b"];
+    let bare = bare.map(|value| [b"\0\xff\0Idempotency-Key: ", value].concat());
+    lines.chain(bare).chain([answer.to_vec(), many, id.to_vec()]).collect()
 }
 
 fn fingerprints() -> Vec<Vec<u8>> {
@@ -117,7 +120,10 @@ fn files() -> Vec<Vec<u8>> {
     let pages = (4_096..golden.len()).step_by(4_096 * 3).flat_map(|at| {
         [patch(1, at, 4, &[2, 0, 0xff, 0xff]), patch(5, at, 4, &[1, 0, 9, 0]), patch(1, at, 0, &[])]
     });
-    whole.into_iter().chain(header).chain(pages).collect()
+    // What was answered, wherever a page has it.
+    let answers = golden.windows(4).enumerate().filter(|(_, four)| four == b"paid");
+    let answers = answers.map(|(at, _)| patch(1, at, 1, b"s"));
+    whole.into_iter().chain(header).chain(pages).chain(answers).collect()
 }
 
 /// Rows of bytes that look random.
