@@ -79,7 +79,10 @@ fn answer(bytes: &[u8]) {
         let breaks_out = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         assert!(!breaks_out(&name.0) && !breaks_out(&value.0), "a line would become two");
     }
-    // What was kept is kept as it is when it goes by again.
+    // What was kept whole is kept as it is when it goes by again.
+    if matches!(kept.body, Body::Dropped { .. }) {
+        return;
+    }
     let pairs = kept.headers.iter().map(|(name, value)| (name.0.as_slice(), value.0.as_slice()));
     let again = capture(kept.status, pairs, kept.body.clone(), &keep).expect("its status is final");
     assert_eq!(again, kept, "an answer changes each time it goes by");
