@@ -87,7 +87,7 @@ impl Draws {
 
     /// The next one, below `end`; 0 if there is none below.
     pub fn below(&mut self, end: u64) -> u64 {
-        if let Some(number) = self.from_bytes(end) {
+        if let Some(number) = self.spelled_below(end) {
             return number.checked_rem(end).unwrap_or_default();
         }
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -96,7 +96,7 @@ impl Draws {
         (mixed ^ (mixed >> 31)).checked_rem(end).unwrap_or_default()
     }
 
-    fn from_bytes(&mut self, end: u64) -> Option<u64> {
+    fn spelled_below(&mut self, end: u64) -> Option<u64> {
         let len = match end {
             0..=0x100 => 1,
             0x101..=0x1_0000 => 2,

@@ -95,7 +95,9 @@ pub(super) fn check_one(recording: &Recording, which: Which, draws: &mut Draws) 
     let synced = done.iter().rposition(|op| matches!(op, DiskOp::Sync)).map_or(0, |last| last + 1);
     let (before, unsynced) = done.split_at(synced);
     let mut durable = Vec::new();
-    before.iter().for_each(|op| op.apply(&mut durable));
+    for op in before {
+        op.apply(&mut durable);
+    }
     let how = Cut::ALL[which.cut % Cut::ALL.len()];
     let bytes = how.of(&durable, unsynced, draws);
     let mut report = Report::new("", 0);
