@@ -5,13 +5,13 @@
 CHECK_STEPS = fmt lint unit tidy wasm deny
 
 # What `make test` and .ci/run pass, quickest to fail first. `tidy` is one of the tests that `whole` runs.
-TEST_STEPS = fmt lint unit doc wasm deny whole interleavings sql make-run
+TEST_STEPS = fmt lint unit doc wasm deny whole interleavings fuzz sql make-run
 
 # Every script in .ci/step.d can be run alone.
 STEPS = $(notdir $(wildcard .ci/step.d/*))
 
 .DEFAULT_GOAL = help
-.PHONY: help run check test bench proofs fmt mutants advisories $(STEPS:%=step-%)
+.PHONY: help run check test bench proofs fuzz fmt mutants advisories $(STEPS:%=step-%)
 
 help: ## Shows this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -31,6 +31,9 @@ bench: ## Measures, in release. ARGS=...: arguments of the bench.
 
 proofs: ## Runs every harness. LONG=minutes: for so long, with a line each in the ledger. ARGS=...: of the program.
 	cargo run -p keyclaim-tests --bin proofs -- $(if $(LONG),--minutes $(LONG)) $(ARGS)
+
+fuzz: ## Fuzzes each target for SECONDS (60). TARGET=name: only it. RECORD=1: into the ledger. MERGE=1: into the corpus.
+	@SECONDS_EACH=$(SECONDS) TARGET=$(TARGET) RECORD=$(RECORD) MERGE=$(MERGE) .ci/fuzz.sh
 
 fmt: ## Formats the Rust sources.
 	cargo fmt --all

@@ -62,6 +62,12 @@ pub fn decode(place: &[u8], bytes: &[u8]) -> Result<Record> {
     Ok(record)
 }
 
+/// The stored bytes around any payload, as a row of this place: what a fuzzer cannot make, since it guesses no checksum.
+#[cfg(feature = "testing")]
+pub fn sealed(place: &[u8], payload: &[u8]) -> Vec<u8> {
+    seal(Kind::Record, place, payload)
+}
+
 /// A row's bytes around this payload: version, flags, and a checksum bound to its kind and place.
 pub(crate) fn seal(kind: Kind, place: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());

@@ -153,7 +153,7 @@ PARAMETER = rb"[ \t]*;[ \t]*(?:(%s)=(%s|%s))?" % (TOKEN, TOKEN, QUOTED)
 
 
 def media_type(value):
-    value = (value or b"").strip()
+    value = (value or b"").strip(b" \t")
     if not re.fullmatch(rb"%s/%s(?:%s)*[ \t]*" % (TOKEN, TOKEN, PARAMETER), value, re.DOTALL):
         return value
     kind = re.match(rb"%s/%s" % (TOKEN, TOKEN), value)
@@ -172,7 +172,7 @@ def media_type(value):
 
 
 def content_encoding(value):
-    codings = [coding.strip().lower() for coding in (value or b"").split(b",")]
+    codings = [coding.strip(b" \t").lower() for coding in (value or b"").split(b",")]
     return b",".join(coding for coding in codings if coding not in (b"", b"identity"))
 
 

@@ -60,22 +60,53 @@ impl Search {
     }
 }
 
-/// Numbers that look random, the same ones again for the same seed (splitmix64).
+/// Numbers that look random, the same ones again for the same seed (splitmix64); or those that bytes spell.
 #[derive(Clone, Debug)]
-pub struct Draws(u64);
+pub struct Draws {
+    state: u64,
+    /// The last one first.
+    spelled: Vec<u8>,
+}
 
 impl Draws {
     /// The numbers of this seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { state: seed, spelled: Vec::new() }
+    }
+
+    /// What a fuzzer wrote, a byte for a small number and eight for the largest. Behind the last byte come the
+    /// numbers of the seed 0: of zeros alone some draws would never end.
+    pub fn spelled(bytes: &[u8]) -> Self {
+        Self { state: 0, spelled: bytes.iter().rev().copied().collect() }
+    }
+
+    /// Whether bytes are left.
+    pub fn has_bytes(&self) -> bool {
+        !self.spelled.is_empty()
     }
 
     /// The next one, below `end`; 0 if there is none below.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        if let Some(number) = self.spelled_below(end) {
+            return number.checked_rem(end).unwrap_or_default();
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)).checked_rem(end).unwrap_or_default()
+    }
+
+    fn spelled_below(&mut self, end: u64) -> Option<u64> {
+        let len = match end {
+            0..=0x100 => 1,
+            0x101..=0x1_0000 => 2,
+            _ => 8,
+        };
+        let mut number = self.spelled.pop()?.into();
+        for _ in 1..len {
+            number = number << 8 | u64::from(self.spelled.pop().unwrap_or_default());
+        }
+        Some(number)
     }
 
     /// One of these.

@@ -85,6 +85,18 @@ impl Row {
         Ok(row)
     }
 
+    /// The stored bytes around any payload, as a row of this place: see [`codec::sealed`].
+    #[cfg(feature = "testing")]
+    pub fn sealed(place: &Place, payload: &[u8]) -> Vec<u8> {
+        codec::seal(Kind::Event, &place.0, payload)
+    }
+
+    /// Its stored bytes, for whom [`Row::decode`] is to read them. Errors: `Internal` if it breaks a rule.
+    #[cfg(feature = "testing")]
+    pub fn stored(&self, place: &Place) -> Result<Vec<u8>> {
+        self.encode(place)
+    }
+
     /// Its place in the due index. A waiting event has it only once it is the first of its chain.
     pub fn slot(&self) -> Slot {
         match self.standing {
@@ -111,6 +123,12 @@ impl Row {
 }
 
 impl Place {
+    /// A place of these bytes, whatever they are.
+    #[cfg(feature = "testing")]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
     /// Where an event is stored. Its scope and ordering key must be within their bounds.
     pub(super) fn of(scope: &Scope, event: &Event, order: Token, number: u32) -> Self {
         let mut key = match event.ordered_by() {

@@ -72,7 +72,7 @@ pub(super) fn options(mode: Mode, passed_ms: u64) -> (Options, ManualClock) {
 }
 
 impl Driver {
-    pub(super) fn new(seed: u64, mode: Mode) -> Result<Self, Error> {
+    pub(super) fn new(draws: Draws, mode: Mode) -> Result<Self, Error> {
         let (disk, (options, clock)) = (SimDisk::new(), options(mode, 0));
         Ok(Self {
             store: Some(Store::on_disk(&disk, options)?),
@@ -84,7 +84,7 @@ impl Driver {
             overtaken: Vec::new(),
             tokens: Vec::new(),
             leased: Vec::new(),
-            draws: Draws::new(seed),
+            draws,
             numbers: 0,
             mode,
         })

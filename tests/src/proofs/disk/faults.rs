@@ -109,7 +109,7 @@ fn check_part(
 
 /// One run with one fault; how many operations have failed.
 fn run(seed: u64, mode: Mode, which: Which, report: &mut Report) -> Result<u64, String> {
-    let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
+    let mut driver = Driver::new(Draws::new(seed), mode).map_err(|error| format!("opening: {error}"))?;
     driver.disk.fail(which.fault());
     let mut draws = Draws::new(seed ^ which.at);
     let mut result = Ok(());
@@ -243,7 +243,7 @@ struct Crashed {
 
 impl Crashed {
     fn of(seed: u64, mode: Mode) -> Result<Self, String> {
-        let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
+        let mut driver = Driver::new(Draws::new(seed), mode).map_err(|error| format!("opening: {error}"))?;
         for _ in 0..ACTIONS {
             let action = driver.choose(Workload::Retried);
             let deltas = again(&mut driver, &action)?;

@@ -88,6 +88,23 @@ fn check_part(
     }
 }
 
+/// One image of a recorded run: it is held against the model, and the opening may be crashed as well.
+pub(super) fn check_one(recording: &Recording, which: Which, draws: &mut Draws) -> Result<(), String> {
+    let Some(point) = recording.at(which.ops, now_after) else { return Ok(()) };
+    let done = recording.ops.get(..which.ops).unwrap_or(&recording.ops);
+    let synced = done.iter().rposition(|op| matches!(op, DiskOp::Sync)).map_or(0, |last| last + 1);
+    let (before, unsynced) = done.split_at(synced);
+    let mut durable = Vec::new();
+    for op in before {
+        op.apply(&mut durable);
+    }
+    let how = Cut::ALL[which.cut % Cut::ALL.len()];
+    let bytes = how.of(&durable, unsynced, draws);
+    let mut report = Report::new("", 0);
+    check(&bytes, &point, recording, false, draws, &mut report)
+        .map_err(|what| format!("{what} [{which:?} at {}]", point.what))
+}
+
 impl Cut {
     /// Every kind; what is torn is drawn anew each time, so twice the same are two images.
     pub const ALL: [Self; 8] = [

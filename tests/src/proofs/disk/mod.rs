@@ -25,10 +25,16 @@ use keyclaim::Sharing;
 use keyclaim::store::plant::Plant;
 use record::Recording;
 
+use crate::seeded::Draws;
+
 const IMAGES: &str = "crash images";
 const FAULTS: &str = "fault points";
 /// Arbitrary: some thousands of changes, in a file that stays small.
 const STEPS: u64 = 150;
+/// Of a workload that is spelled. Arbitrary: some tens of milliseconds.
+const STEPS_SPELLED: u64 = 40;
+/// The bytes before its actions: one says which store, and three each of a cut.
+const CUTS_SPELLED: usize = 1 + 4 * 3;
 
 /// Which store on which disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +85,35 @@ pub fn crash_images_planted(budget: &Budget, plant: Option<Plant>) -> Report {
 /// The same on a disk that says that it has synced and has not: to see that it is noticed.
 pub fn crash_images_of_a_lying_disk(budget: &Budget) -> Report {
     images_of(budget, Mode { lies: true, ..Mode::default() })
+}
+
+/// A workload and power cuts that these bytes spell: which store, four cuts, and what is done.
+///
+/// # Panics
+/// If a promise is seen broken.
+pub fn crash_spelled(bytes: &[u8]) {
+    crash_spelled_planted(bytes, None);
+}
+
+/// The same of a store that makes this mistake.
+///
+/// # Panics
+/// If it is noticed.
+pub fn crash_spelled_planted(bytes: &[u8], plant: Option<Plant>) {
+    let Some((head, actions)) = bytes.split_first_chunk::<CUTS_SPELLED>() else { return };
+    let mut head = Draws::spelled(head);
+    let sharing = if head.below(4) == 0 { Sharing::Processes } else { Sharing::default() };
+    let mode = Mode { sharing, plant, ..Mode::default() };
+    let recording = Recording::drawn(Draws::spelled(actions), STEPS_SPELLED, mode, Draws::has_bytes)
+        .unwrap_or_else(|what| panic!("{what}"));
+    let points = (recording.ops.len() - recording.start) as u64 + 1;
+    while head.has_bytes() {
+        let ops = recording.start + usize::try_from(head.below(0x1_0000) % points).unwrap_or_default();
+        let cut = usize::try_from(head.below(256)).unwrap_or_default();
+        let mut draws = Draws::new(ops as u64 ^ ((cut as u64) << 32));
+        images::check_one(&recording, images::Which { ops, cut }, &mut draws)
+            .unwrap_or_else(|what| panic!("{what}"));
+    }
 }
 
 fn images_of(budget: &Budget, mode: Mode) -> Report {

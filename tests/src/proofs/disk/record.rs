@@ -7,6 +7,7 @@ use super::Mode;
 use super::action::Workload;
 use super::drive::{Driver, Fail};
 use super::world::{Delta, World};
+use crate::seeded::Draws;
 
 /// What was done, in order.
 pub(super) struct Recording {
@@ -42,13 +43,26 @@ pub(super) struct Point {
 impl Recording {
     /// Runs the workload of this seed.
     pub(super) fn of(seed: u64, steps: u64, mode: Mode) -> Result<Self, String> {
-        let mut driver = Driver::new(seed, mode).map_err(|error| format!("opening: {error}"))?;
+        Self::drawn(Draws::new(seed), steps, mode, |_| true)
+    }
+
+    /// Runs what is drawn, so many steps at most and for as long as `goes_on`.
+    pub(super) fn drawn(
+        draws: Draws,
+        steps: u64,
+        mode: Mode,
+        goes_on: impl Fn(&Draws) -> bool,
+    ) -> Result<Self, String> {
+        let mut driver = Driver::new(draws, mode).map_err(|error| format!("opening: {error}"))?;
         if mode.lies {
             driver.disk.lie();
         }
         let start = driver.disk.log_len();
         let mut done = Vec::new();
         for number in 0..steps {
+            if !goes_on(&driver.draws) {
+                break;
+            }
             let before = driver.world.clone();
             let action = driver.choose(Workload::Whole);
             let (begun_at, passed_ms, tokens) =

@@ -21,11 +21,14 @@ use crate::request::{id, paying};
 
 /// Both stores, on one clock.
 pub(super) struct Stores {
-    sides: [Side; 2],
+    /// In memory; and, where there is a folder, on a file.
+    sides: Vec<Side>,
     clock: ManualClock,
     now: u64,
-    dir: tempfile::TempDir,
+    dir: Option<tempfile::TempDir>,
 }
+
+const SIDES: [&str; 2] = ["in memory", "on a file"];
 
 struct Side {
     store: Store,
@@ -38,11 +41,10 @@ impl StateMachineTest for Stores {
     type Reference = Model;
 
     fn init_test(_: &Model) -> Self {
-        let (clock, dir) = (ManualClock::new(1_700_000_000_000), tempfile::tempdir().unwrap());
-        let side = |store: Store| Side { base: store.now_ms(), store, claims: Vec::new() };
-        let memory = side(Store::in_memory(options(&clock)).unwrap());
-        let file = side(open(dir.path(), &clock));
-        Self { sides: [memory, file], clock, now: 0, dir }
+        let dir = tempfile::tempdir().unwrap();
+        let mut stores = Self::in_memory();
+        stores.sides.push(Side::new(open(dir.path(), &stores.clock)));
+        Self { dir: Some(dir), ..stores }
     }
 
     fn apply(mut stores: Self, model: &Model, ask: Ask) -> Self {
@@ -50,11 +52,12 @@ impl StateMachineTest for Stores {
         stores.now = model.now;
         if matches!(ask, Ask::Restart) {
             stores.sides.iter_mut().for_each(|side| side.claims.iter_mut().for_each(|claim| *claim = None));
-            let [_, file] = &mut stores.sides;
-            file.store.clone().close().unwrap();
-            file.store = open(stores.dir.path(), &stores.clock);
+            if let ([_, file], Some(dir)) = (&mut stores.sides[..], &stores.dir) {
+                file.store.clone().close().unwrap();
+                file.store = open(dir.path(), &stores.clock);
+            }
         }
-        for (side, name) in stores.sides.iter_mut().zip(["in memory", "on a file"]) {
+        for (side, name) in stores.sides.iter_mut().zip(SIDES) {
             let answer = side.answer(model, &ask);
             assert_eq!(answer, model.answer, "the store {name} and the model differ about {ask:?}");
         }
@@ -63,13 +66,26 @@ impl StateMachineTest for Stores {
     }
 
     fn check_invariants(stores: &Self, model: &Model) {
-        for (side, name) in stores.sides.iter().zip(["in memory", "on a file"]) {
+        for (side, name) in stores.sides.iter().zip(SIDES) {
             assert_eq!(side.view(), model.view(), "the store {name} holds something else");
         }
     }
 }
 
+impl Stores {
+    /// Without the one on a file.
+    pub(super) fn in_memory() -> Self {
+        let clock = ManualClock::new(1_700_000_000_000);
+        let memory = Side::new(Store::in_memory(options(&clock)).unwrap());
+        Self { sides: vec![memory], clock, now: 0, dir: None }
+    }
+}
+
 impl Side {
+    fn new(store: Store) -> Self {
+        Self { base: store.now_ms(), store, claims: Vec::new() }
+    }
+
     fn answer(&mut self, model: &Model, ask: &Ask) -> String {
         match ask {
             Ask::Claim { key, payload, policy, nonce, token_of } => {
