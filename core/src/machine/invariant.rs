@@ -73,28 +73,28 @@ mod tests {
         Step { name: name.into(), repeatable: false, progress }
     }
 
-    fn done(name: impl ToString) -> Step {
-        step(&name.to_string(), StepProgress::Done(Blob(Vec::new())))
+    fn done(name: &str) -> Step {
+        step(name, StepProgress::Done(Blob(Vec::new())))
     }
 
     fn open(name: &str) -> Step {
         step(name, StepProgress::Begun { token: Token(1), until_ms: Millis(9) })
     }
 
-    fn point(covers: u32) -> Option<Point> {
-        Some(Point { name: "half".into(), data: Blob(Vec::new()), covers })
+    fn point(covers: u32) -> Point {
+        Point { name: "half".into(), data: Blob(Vec::new()), covers }
     }
 
     #[test]
     fn what_just_holds_holds() {
         let failure = OutcomeClass::Failure(crate::AfterFailure::Replay);
-        let steps = (0..STEPS_MAX).map(done).collect();
+        let steps = (0..STEPS_MAX).map(|n| done(&n.to_string())).collect();
         for record in [
             sound(),
             Record { token: Token(2), ..sound() },
             Record { policy: Policy { lease_ms: None, ..sound().policy }, ..sound() },
-            Record { steps, point: point(u32::try_from(STEPS_MAX).expect("few")), ..sound() },
-            Record { steps: vec![done("a"), open("b")], point: point(2), ..sound() },
+            Record { steps, point: Some(point(u32::try_from(STEPS_MAX).expect("few"))), ..sound() },
+            Record { steps: vec![done("a"), open("b")], point: Some(point(2)), ..sound() },
             complete(OutcomeClass::Success, 8, BODY_LEN_MAX),
             Record { steps: vec![done("a")], ..complete(failure, 8, 0) },
             // The end of time has no later one.
@@ -135,8 +135,8 @@ mod tests {
             ("a request is kept until complete", Record { request: sound().request, ..success(8) }),
             ("a success needs no steps any more", Record { steps: vec![done("a")], ..success(8) }),
             ("a body is bounded", complete(OutcomeClass::Success, 8, BODY_LEN_MAX + 1)),
-            ("steps are bounded", steps((0..=STEPS_MAX).map(done).collect())),
-            ("a recovery point covers recorded steps only", Record { point: point(1), ..sound() }),
+            ("steps are bounded", steps((0..=STEPS_MAX).map(|n| done(&n.to_string())).collect())),
+            ("a recovery point covers recorded steps only", Record { point: Some(point(1)), ..sound() }),
             ("only the last step is open", steps(vec![open("a"), done("b")])),
             ("a step's name is used once", steps(vec![done("a"), done("b"), done("a")])),
             ("a step's name is used once", steps(vec![done("a"), open("a")])),

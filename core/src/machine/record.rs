@@ -421,7 +421,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::fingerprint::{Fingerprint, Scheme};
-    use crate::{Abandoned, AfterFailure};
+    use crate::{Abandoned, AfterFailure, codec};
 
     /// As small as every number may be.
     pub(in crate::machine) fn sound() -> Record {
@@ -500,9 +500,8 @@ pub(super) mod tests {
         let blob = Blob::from(vec![1, 2, 3]);
         assert_eq!(blob, Blob(vec![1, 2, 3]));
         assert_eq!(format!("{blob:?}"), "3 bytes");
-        let owned = bincode::serde::encode_to_vec(&blob, bincode::config::standard()).expect("plain data");
-        let read = bincode::serde::decode_from_slice::<Blob, _>(&owned, bincode::config::standard());
-        assert_eq!(read.expect("just written").0, blob);
+        let owned = codec::encode_plain(&blob).expect("plain data");
+        assert_eq!(codec::decode_plain::<Blob>(&owned).expect("just written"), blob);
         // By a deserializer that only lends.
         assert_eq!(Blob::deserialize(BytesDeserializer::<Error>::new(&[1, 2, 3])), Ok(blob));
         let error =

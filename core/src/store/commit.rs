@@ -24,7 +24,7 @@ use crate::machine::{
     WonKind,
 };
 use crate::rows::{self, Write};
-use crate::store::fault::before_commit;
+use crate::store::fault::{GroupFault, before_commit};
 use crate::upkeep::Taken;
 use crate::{Error, ErrorKind, Millis, Result, Token, Version, Writes, Written};
 use crate::{app, codec};
@@ -537,27 +537,6 @@ impl Served {
 /// A plain renewal, as the store sends it for a live claim.
 pub(super) fn renewal(token: Token) -> Command {
     Command::Owner(OwnerCommand { token, seq: 0, digest: [0; 16], act: Act::Renew { lease_ms: None } })
-}
-
-/// Why a whole group was given up; nothing of it happened.
-enum GroupFault {
-    /// The rows of one command could not be written.
-    Put { at: usize, error: Error },
-    /// It concerns all.
-    All(Error),
-}
-
-impl GroupFault {
-    fn is_of_the_medium(&self) -> bool {
-        let (Self::Put { error, .. } | Self::All(error)) = self;
-        error.kind() == ErrorKind::Poisoned
-    }
-}
-
-impl From<Error> for GroupFault {
-    fn from(error: Error) -> Self {
-        Self::All(error)
-    }
 }
 
 impl Decided {

@@ -20,17 +20,14 @@ pub(super) fn bring<W, G>(
     let writer = writer.try_lock();
     let (job, order) = make();
     // Looked at with the order held: whoever was before this command has it queued by now.
-    match writer.filter(|_| queue.is_empty()) {
-        Some(writer) => {
-            drop(order);
-            serve(writer, vec![job]);
-            Ok(())
-        }
-        None => {
-            let pushed = queue.push(lane, job);
-            drop(order);
-            pushed
-        }
+    if let Some(writer) = writer.filter(|_| queue.is_empty()) {
+        drop(order);
+        serve(writer, vec![job]);
+        Ok(())
+    } else {
+        let pushed = queue.push(lane, job);
+        drop(order);
+        pushed
     }
 }
 

@@ -16,6 +16,27 @@ pub(crate) struct Inherited {
     pub(crate) opener_pid: u32,
 }
 
+/// Why a whole group was given up; nothing of it happened.
+pub(super) enum GroupFault {
+    /// The rows of one command could not be written.
+    Put { at: usize, error: Error },
+    /// It concerns all.
+    All(Error),
+}
+
+impl GroupFault {
+    pub(super) fn is_of_the_medium(&self) -> bool {
+        let (Self::Put { error, .. } | Self::All(error)) = self;
+        error.kind() == ErrorKind::Poisoned
+    }
+}
+
+impl From<Error> for GroupFault {
+    fn from(error: Error) -> Self {
+        Self::All(error)
+    }
+}
+
 /// Another process holds a lock of the store for longer than is waited for.
 ///
 /// Travels through redb as [`Inherited`] does. Nothing of what was asked has begun.
