@@ -44,6 +44,8 @@ pub use record::{
     StepProgress,
 };
 
+pub use sweep::is_past;
+
 use crate::writes::Writes;
 
 /// Decides one command on one key: what to answer, and what to write before answering.
@@ -64,11 +66,6 @@ pub fn decide(record: Option<&Record>, command: &Command, facts: Facts) -> Verdi
         Command::Untold { token, before } => claim::untold(record, *token, before.as_deref(), facts),
         Command::Sweep => sweep::sweep(record, facts),
     }
-}
-
-/// Whether a record counts as absent: finished, and past its horizon, swept or not.
-pub fn is_past(record: &Record, now_ms: crate::Millis) -> bool {
-    sweep::is_past(record, now_ms)
 }
 
 impl Verdict {

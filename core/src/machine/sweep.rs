@@ -5,8 +5,8 @@ use super::decision::{Answer, Swept, Verdict};
 use super::record::{DropReason, Record, State};
 use crate::policy::Millis;
 
-/// Whether a finished record is past its horizon: absent, swept or not.
-pub(super) fn is_past(record: &Record, now_ms: Millis) -> bool {
+/// Whether a record counts as absent: finished, and past its horizon, swept or not.
+pub fn is_past(record: &Record, now_ms: Millis) -> bool {
     matches!(record.state, State::Complete { .. }) && now_ms >= record.horizon_until_ms()
 }
 
